@@ -353,6 +353,31 @@ def hidden(r: Writer, lengths: Sequence[tuple[int, int]] = DISTANCES) -> str:
     return asked_again(r, fact, question, lengths, (p,))
 
 
+def zoo(r: Writer, lengths: Sequence[tuple[int, int]] = ((0, 2), (0, 6), (4, 14))) -> str:
+    """Several animals, each with a name: the right one has to be found, not just any."""
+    animals = r.random.sample(w.ANIMALS, r.between(2, 4))
+    names = dict(zip(animals, r.random.sample(w.PET_NAMES, len(animals)), strict=True))
+    text = [r.pick((f"The {x} was named {names[x]}.", f"{names[x]} was a {x}."), 0.5) for x in animals]
+    for x in r.random.sample(animals, r.between(2, len(animals))):
+        low, high = r.pick(lengths, 0.7)
+        text += [*fillers(r, low // 2, high // 2), f"What was the name of the {x}? The name of the {x} was {names[x]}."]
+    return " ".join(text)
+
+
+def friends(r: Writer, lengths: Sequence[tuple[int, int]] = ((0, 2), (0, 6), (4, 14))) -> str:
+    """Several children, each with a thing: who had which?"""
+    people: list[Person] = []
+    for _ in range(r.between(2, 4)):
+        people.append(r.person(*people))
+    things = r.random.sample(w.TOYS + w.THINGS, len(people))
+    owned = list(zip(people, things, strict=True))
+    text = [f"{p.name} had {a(r.pick(w.COLOURS, 0.4))} {thing}." for p, thing in owned]
+    for p, thing in r.random.sample(owned, r.between(2, len(owned))):
+        low, high = r.pick(lengths, 0.7)
+        text += [*fillers(r, low // 2, high // 2, *people), f"Who had the {thing}? {p.name} had the {thing}."]
+    return " ".join(text)
+
+
 def echo(r: Writer) -> str:
     """Words said again in the same order."""
     said = r.random.sample(w.SECRETS + tuple(n.lower() for n in w.PET_NAMES[:8]), r.between(3, 6))
@@ -412,6 +437,8 @@ KINDS: tuple[tuple[Callable[[Writer], str], int], ...] = (
     (secret, 9),
     (animal_name, 8),
     (hidden, 5),
+    (zoo, 7),
+    (friends, 6),
     (echo, 3),
     (homonym, 8),
     (sums, 2),
@@ -432,5 +459,5 @@ def short_needles(seed: int) -> Iterator[str]:
     writer = Writer(seed)
     near = ((0, 2), (0, 4))
     while True:
-        kind = writer.pick((secret, animal_name, hidden))
+        kind = writer.pick((secret, animal_name, hidden, zoo, friends))
         yield kind(writer, near)

@@ -46,7 +46,7 @@ class Recipe:
 RECIPES = {
     "target": Recipe(SHAPE, steps=3400),
     "draft": Recipe(replace(SHAPE, d_model=96, n_layers=1, n_heads=4, n_kv_heads=2, d_head=24, d_ff=256), steps=2400),
-    "mha": Recipe(replace(SHAPE, d_model=128, n_layers=4, n_heads=8, n_kv_heads=8, d_head=16, d_ff=352), steps=2600),
+    "mha": Recipe(replace(SHAPE, d_model=128, n_layers=4, n_heads=8, n_kv_heads=8, d_head=16, d_ff=352), steps=2200),
 }
 
 

@@ -1,0 +1,233 @@
+"""The generation loop, twice: recompute everything for every token, or keep K and V and compute only what is new.
+
+Both loops choose tokens in the same way and stop for the same reasons; they differ in the one call that gives the
+next logits. Equal greedy tokens are only promised in float64: in lower precision two nearly equal logits may swap.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from kvlab import sampling
+from kvlab.cache import KVCache, PreallocatedCache
+from kvlab.model import Llama
+from kvlab.streaming import TextStream
+
+GREEDY = sampling.SamplingSettings(temperature=0)
+
+
+@dataclass
+class Generation:
+    """What one call produced and what it cost. Times are seconds since the call, one for each token."""
+
+    prompt_ids: list[int]
+    tokens: list[int] = field(default_factory=list)
+    text: str = ""
+    token_times: list[float] = field(default_factory=list)
+    positions_processed: int = 0
+    stopped_by: str = "length"  # or "eos" or "stop"
+
+    @property
+    def seconds(self) -> float:
+        return self.token_times[-1] if self.token_times else 0.0
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One step of a stream: the token, the text that became certain with it, and seconds since the call."""
+
+    token: int
+    text: str
+    seconds: float
+
+
+@torch.no_grad()
+def generate_naive(
+    model: Llama,
+    prompt: str | Sequence[int],
+    max_new: int = 64,
+    settings: sampling.SamplingSettings = GREEDY,
+    stop: Sequence[str] = (),
+) -> Generation:
+    """Generate without a cache: every token pushes the whole sequence through every layer again."""
+    result = Generation(prompt_ids(model, prompt, max_new))
+    text = text_stream(model, stop)
+    held: list[int] = []
+
+    def next_logits(new: list[int]) -> torch.Tensor:
+        held.extend(new)
+        result.positions_processed += len(held)
+        return model(as_tensor(model, held), last_only=True)[-1]
+
+    return _drain(_loop(model, result, next_logits, max_new, settings, text))
+
+
+@torch.no_grad()
+def generate_cached(
+    model: Llama,
+    prompt: str | Sequence[int],
+    max_new: int = 64,
+    settings: sampling.SamplingSettings = GREEDY,
+    stop: Sequence[str] = (),
+    cache: KVCache | None = None,
+) -> Generation:
+    """Generate with a KV cache: the prompt once (prefill), then one position per token (decode).
+
+    `cache` may be any empty cache of this model; by default one just large enough is made.
+    """
+    return _drain(_cached(model, prompt, max_new, settings, stop, cache))
+
+
+def stream(
+    model: Llama,
+    prompt: str | Sequence[int],
+    max_new: int = 64,
+    settings: sampling.SamplingSettings = GREEDY,
+    stop: Sequence[str] = (),
+) -> Iterator[Piece]:
+    """`generate_cached`, token by token. No piece ever holds half a character or part of a stop string.
+
+    Joined, the pieces are the text of `generate_cached`. Bad arguments raise here, before the first piece is asked for.
+    """
+    steps = _cached(model, prompt, max_new, settings, stop, None)
+
+    def pieces() -> Iterator[Piece]:
+        while True:
+            with torch.no_grad():
+                piece = next(steps, None)
+            if not isinstance(piece, Piece):
+                return
+            yield piece
+
+    return pieces()
+
+
+def _cached(
+    model: Llama,
+    prompt: str | Sequence[int],
+    max_new: int,
+    settings: sampling.SamplingSettings,
+    stop: Sequence[str],
+    cache: KVCache | None,
+) -> Iterator[Piece | Generation]:
+    ids = prompt_ids(model, prompt, max_new)
+    if cache is None:
+        room = max(1, len(ids) + max_new - 1)  # the last token is never fed back
+        cache = PreallocatedCache(model.config, room, dtype=model.dtype, device=model.device)
+    elif cache.length:
+        raise ValueError(
+            f"the cache already holds {cache.length} positions of another sequence: truncate it to 0, or make a new one"
+        )
+    elif len(ids) + max_new - 1 > cache.max_len:
+        raise ValueError(
+            f"{len(ids)} prompt tokens and {max_new} new ones need {len(ids) + max_new - 1} positions, "
+            f"but the cache has room for {cache.max_len}"
+        )
+    result, text, held = Generation(ids), text_stream(model, stop), cache
+
+    def next_logits(new: list[int]) -> torch.Tensor:
+        result.positions_processed += len(new)
+        return decode_step(model, new[0], held) if held.length else prefill(model, new, held)
+
+    return _loop(model, result, next_logits, max_new, settings, text)
+
+
+def prefill(model: Llama, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
+    """Push the whole prompt through the model at once, filling the cache. Logits (V,) after its last token."""
+    return model(as_tensor(model, ids), cache, last_only=True)[-1]
+
+
+def decode_step(model: Llama, token: int, cache: KVCache) -> torch.Tensor:
+    """Push one token through the model, adding one position to the cache. Logits (V,) for what follows it."""
+    return model(as_tensor(model, [token]), cache, last_only=True)[-1]
+
+
+def _loop(
+    model: Llama,
+    result: Generation,
+    next_logits: Callable[[list[int]], torch.Tensor],
+    max_new: int,
+    settings: sampling.SamplingSettings,
+    text: TextStream,
+) -> Iterator[Piece | Generation]:
+    """Choose, stop or go on. Yields a piece for each token, then the finished result."""
+    tokenizer = model.tokenizer
+    generator = settings.generator()
+    start = time.perf_counter()
+    new = result.prompt_ids
+    while len(result.tokens) < max_new and result.stopped_by == "length":
+        token = choose(next_logits(new), settings, [*result.prompt_ids, *result.tokens], result, generator)
+        result.tokens.append(token)
+        result.token_times.append(time.perf_counter() - start)
+        new = [token]
+        shown = ""
+        if tokenizer is not None and token == tokenizer.eos_id:
+            result.stopped_by = "eos"
+        elif tokenizer is not None:
+            shown = text.push(tokenizer.token_bytes(token))
+            if text.stopped:
+                result.stopped_by = "stop"
+        if len(result.tokens) == max_new or result.stopped_by != "length":
+            shown += text.finish()
+        result.text += shown
+        yield Piece(token, shown, result.token_times[-1])
+    yield result
+
+
+def choose(
+    logits: torch.Tensor,
+    settings: sampling.SamplingSettings,
+    context: Sequence[int],
+    result: Generation,
+    generator: torch.Generator,
+) -> int:
+    """The next token under the settings; the plain greedy case takes the argmax and nothing else."""
+    if settings == GREEDY:
+        return int(logits.argmax())
+    return sampling.sample(
+        sampling.next_token_probs(logits, settings, context, len(result.prompt_ids)), generator
+    )
+
+
+def prompt_ids(model: Llama, prompt: str | Sequence[int], max_new: int) -> list[int]:
+    """Ids of a prompt, checked: not empty, inside the vocabulary, and with room for the answer in the window."""
+    if isinstance(prompt, str):
+        if model.tokenizer is None:
+            raise ValueError("this model has no tokenizer: give the prompt as a list of token ids")
+        prompt = model.tokenizer.encode(prompt)
+    ids = [int(i) for i in prompt]
+    if max_new < 0:
+        raise ValueError(f"max_new must not be negative, got {max_new}")
+    if not ids:
+        raise ValueError("the prompt is empty: a model needs at least one token to go on from")
+    wrong = next((i for i in ids if not 0 <= i < model.config.vocab_size), None)
+    if wrong is not None:
+        raise ValueError(
+            f"token id {wrong} is outside the vocabulary of {model.config.vocab_size} "
+            f"(0 to {model.config.vocab_size - 1}): was the text encoded with this model's tokenizer?"
+        )
+    if len(ids) + max_new > model.config.max_len:
+        raise ValueError(
+            f"{len(ids)} prompt tokens and {max_new} new ones exceed the window of {model.config.max_len} positions: "
+            f"shorten the prompt or lower max_new"
+        )
+    return ids
+
+
+def text_stream(model: Llama, stop: Sequence[str]) -> TextStream:
+    if stop and model.tokenizer is None:
+        raise ValueError("this model has no tokenizer, so stop strings cannot be found: leave stop empty")
+    return TextStream(stop)
+
+
+def as_tensor(model: Llama, ids: Sequence[int]) -> torch.Tensor:
+    return torch.tensor(ids, dtype=torch.long, device=model.device)
+
+
+def _drain(steps: Iterator[Piece | Generation]) -> Generation:
+    for step in steps:
+        if isinstance(step, Generation):
+            return step
+    raise RuntimeError("the generation loop ended without a result")
