@@ -1,0 +1,87 @@
+# The commands of the course. `make help` lists them.
+# PYTHON: the Python that makes the environment. PIP_ARGS: extra words for pip, such as an index of your own.
+PYTHON ?= python3
+VENV ?= .venv
+PIP_ARGS ?=
+LAB_ARGS ?=
+PYTEST_ARGS ?=
+
+ALL_EXTRAS := api,instructor,fast,tokenizers,models,site,dev
+BIN := $(CURDIR)/$(VENV)/bin
+ifeq ($(OS),Windows_NT)
+BIN := $(CURDIR)/$(VENV)/Scripts
+endif
+PY := $(BIN)/python
+
+# Installing again is needed only when one of these files changed; the stamp's name holds their checksum.
+HASH := $(shell cat pyproject.toml constraints.txt | cksum | tr -d ' ')
+STAMP := $(VENV)/.installed-$(HASH)
+INSTALL = $(PY) -m pip install --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
+
+# grading/ is not part of the installed package: deleting it leaves a course that works for learners.
+export PYTHONPATH := $(CURDIR)/grading$(if $(PYTHONPATH),:$(PYTHONPATH))
+
+.DEFAULT_GOAL := help
+.PHONY: help lab test test-all check check-lint check-format check-types check-drift mutate build bench instructor clean
+
+help: ## list these commands
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
+		|| grep -E '^[a-z-]+:.*## ' Makefile
+
+lab: $(STAMP)-base ## open the course in JupyterLab
+	@$(PY) -m kvlab lab $(LAB_ARGS)
+
+test: $(STAMP)-all ## run all tests that need no root; those whose tool is missing are skipped by name
+	$(PY) -m pytest $(PYTEST_ARGS)
+
+test-all: $(STAMP)-all ## run all tests; a missing tool (bubblewrap, Chromium, ...) is a failure
+	KVLAB_REQUIRE=all $(PY) -m pytest $(PYTEST_ARGS)
+
+check: $(STAMP)-all ## lint, format, types, and that the notebooks match their units
+	@+$(MAKE) --no-print-directory -j 4 check-lint check-format check-types check-drift
+
+check-lint: $(STAMP)-all
+	$(PY) -m ruff check .
+check-format: $(STAMP)-all
+	$(PY) -m ruff format --check .
+check-types: $(STAMP)-all
+	$(PY) -m mypy src grading/kvgrade
+check-drift: $(STAMP)-all
+	$(PY) -m kvgrade build --check
+
+mutate: $(STAMP)-all ## plant every named fault in turn and list the tests that notice
+	$(PY) tests/mutate.py
+
+build: $(STAMP)-all ## build notebooks/ from grading/units/
+	$(PY) -m kvgrade build
+
+bench: $(STAMP)-all ## measure decoding on this machine
+	$(PY) benchmarks/decode.py
+
+instructor: $(STAMP)-all ## open JupyterLab with the grading and authoring panels
+	@$(PY) -m kvlab lab --instructor $(LAB_ARGS)
+
+clean: ## remove the environment, caches and built files; work/ stays
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src grading tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# A learner's environment: the package without extras.
+$(STAMP)-base: | $(VENV)/.made
+	@echo "Installing the course's packages (a few minutes, once) ..."
+	@$(INSTALL) -e .
+	@rm -f $(VENV)/.installed-*
+	@touch $@
+
+# The environment for tests, authors and instructors; it contains the learner's.
+$(STAMP)-all: | $(VENV)/.made
+	@echo "Installing the course's packages with all extras (a few minutes, once) ..."
+	@$(INSTALL) -e '.[$(ALL_EXTRAS)]'
+	@rm -f $(VENV)/.installed-*
+	@touch $(STAMP)-base $@
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "The course needs Python 3.11 or newer; '$(PYTHON)' is missing or older. Name one: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+		echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu install python3-venv first, then run make again."; exit 1; }
+	@touch $@

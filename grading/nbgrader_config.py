@@ -1,0 +1,17 @@
+"""nbgrader's settings for this course. `cd grading`, then plain `nbgrader generate_assignment 01_kv_cache` and so on.
+
+The builder (`python -m kvgrade build`) reads this file too, so a notebook released by either is the same to the byte.
+"""
+
+import os
+
+c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader puts get_config there
+
+c.CourseDirectory.course_id = "llm-internals"
+c.CourseDirectory.root = os.path.dirname(os.path.abspath(__file__))
+
+# What a learner sees in place of a solution. kvlab.check reads NotImplementedError as "not attempted yet".
+c.ClearSolutions.code_stub = {
+    "python": '# YOUR CODE HERE\nraise NotImplementedError("not attempted yet: put your code in place of this line")'
+}
+c.ClearSolutions.text_stub = "*Your answer here.*"

@@ -1,0 +1,188 @@
+"""`check.exercise`: runs the lines of a check cell against the learner's answer and shows one panel."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack, redirect_stderr
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from kvlab.check import diagnose
+from kvlab.check.closed import ClosedError, closed, closed_text
+from kvlab.check.compare import Difference, describe, difference, to_array
+from kvlab.check.panel import Panel, State
+
+_states: dict[str, State] = {}  # the last verdict of each exercise in this session
+
+
+def last_state(name: str) -> State | None:
+    """The verdict of the exercise's latest check in this session, or None when it has not run."""
+    return _states.get(name)
+
+
+def strict() -> bool:
+    """Whether a failed check raises: where nbgrader runs the notebook, or with KVLAB_STRICT=1."""
+    return bool(os.environ.get("NBGRADER_EXECUTION")) or os.environ.get("KVLAB_STRICT") == "1"
+
+
+def exercise(name: str, closed: list[str] | None = None) -> Exercise:
+    """Check an exercise: `with check.exercise("top_p_filter") as t: t.close(...)`.
+
+    closed: dotted names of functions that may not be called meanwhile; None takes them from data/exercises.json.
+    """
+    caller = sys._getframe(1)
+    names = _closed_names(name) if closed is None else closed
+    return Exercise(name, names, caller.f_globals, caller.f_code.co_filename)
+
+
+class _Stop(Exception):
+    """The first line of a check that failed; carries the rows of the panel."""
+
+    def __init__(self, rows: list[tuple[str, str]]) -> None:
+        super().__init__(rows)
+        self.rows = rows
+
+
+class Exercise:
+    """A running check. It stops at the first line that fails: one message at a time."""
+
+    def __init__(self, name: str, closed_names: list[str], namespace: dict[str, Any], filename: str) -> None:
+        self.name = name
+        self.state: State | None = None
+        self._closed_names = closed_names
+        self._namespace = namespace
+        self._filename = filename
+        self._passed = 0
+        self._called: list[str] = []
+        self._errors = io.StringIO()
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Exercise:
+        with ExitStack() as stack:
+            # nbgrader gives 0 marks to a cell that writes to stderr, so a warning must not reach it.
+            stack.enter_context(redirect_stderr(self._errors))
+            stack.enter_context(warnings.catch_warnings())
+            self._called = stack.enter_context(closed(self._closed_names, self._namespace))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        self._stack.close()
+        if self._errors.getvalue():
+            print(self._errors.getvalue(), end="")
+        if isinstance(error, KeyboardInterrupt | GeneratorExit):
+            return False
+        if error is None and not self._called and not self._passed:
+            raise ValueError(f"The check of {self.name} has no lines: nothing was compared.")
+        panel = self._verdict(error)
+        self.state = _states[self.name] = panel.state
+        panel.show()
+        if panel.state is not State.RIGHT and strict():
+            raise AssertionError(panel.text) from None
+        return True
+
+    def equal(self, actual: Any, expected: Any, why: str) -> None:
+        """The same shape and exactly the same values; 2.0 equals 2 and True equals 1."""
+        self._compare(difference(actual, expected), why)
+
+    def close(self, actual: Any, expected: Any, why: str, rtol: float = 1e-3, atol: float = 1e-4) -> None:
+        """The same shape, and every value within atol + rtol·|expected|. Infinities must match; nan matches nan."""
+        self._compare(difference(actual, expected, rtol, atol), why)
+
+    def true(self, condition: Any, why: str) -> None:
+        """The condition holds. It is one truth value, not several."""
+        array = to_array(condition)
+        if array is not None and array.size != 1:
+            self._fail([("expected", "one truth value"), ("came", describe(condition))], why)
+        if not (condition if array is None else array.item()):
+            self._fail([("expected", "true"), ("came", describe(condition))], why)
+        self._passed += 1
+
+    def raises(self, error: type[Exception], call: Callable[[], Any], why: str) -> None:
+        """`call()` raises this error."""
+        wanted = error.__name__
+        try:
+            result = call()
+        except ClosedError:
+            raise
+        except error:
+            self._passed += 1
+            return
+        except Exception as other:
+            if diagnose.is_stub(other) or isinstance(other, NameError):
+                raise
+            came = ("came", f"{type(other).__name__}: {other}")
+            self._fail([("expected", f"a {wanted}"), came, *diagnose.where(other, self._filename)], why)
+        else:
+            self._fail([("expected", f"a {wanted}"), ("came", f"no error; the result was {describe(result)}")], why)
+
+    def unchanged(self, before: Any, after: Any, why: str) -> None:
+        """An input has the values it had; take `before` as a copy, ahead of the call."""
+        found = difference(after, before)
+        if found:
+            rows = _rows(Difference(f"the input unchanged: {found.expected}", found.actual, found.where))
+            self._fail(rows, why)
+        self._passed += 1
+
+    def shares_memory(self, a: Any, b: Any, why: str) -> None:
+        """Two arrays or tensors use the same memory: no copy was made."""
+        arrays = [to_array(x) if hasattr(x, "detach") or isinstance(x, np.ndarray) else None for x in (a, b)]
+        if any(x is None for x in arrays):
+            came = " and ".join(type(x).__name__ for x in (a, b))
+            self._fail([("expected", "two arrays or tensors"), ("came", came)], why)
+        if not np.shares_memory(arrays[0], arrays[1]):
+            self._fail([("expected", "the same memory, seen twice"), ("came", "two separate copies")], why)
+        self._passed += 1
+
+    def _compare(self, found: Difference | None, why: str) -> None:
+        if found:
+            self._fail(_rows(found), why)
+        self._passed += 1
+
+    def _fail(self, rows: list[tuple[str, str]], why: str) -> None:
+        raise _Stop([*rows, ("likely mistake", why)]) from None
+
+    def _verdict(self, error: BaseException | None) -> Panel:
+        if self._called:
+            rows = [("", closed_text(self._called[0]))]
+            if isinstance(error, ClosedError):
+                rows += diagnose.where(error, self._filename)
+            return Panel(self.name, State.WRONG, rows)
+        if error is None:
+            return Panel(self.name, State.RIGHT)
+        if isinstance(error, _Stop):
+            return Panel(self.name, State.WRONG, error.rows + self._so_far())
+        panel = diagnose.panel(self.name, error, self._filename)
+        if panel.state is State.WRONG:
+            return Panel(panel.name, panel.state, panel.rows + self._so_far())
+        return panel
+
+    def _so_far(self) -> list[tuple[str, str]]:
+        if not self._passed:
+            return []
+        lines = "1 line of this check" if self._passed == 1 else f"{self._passed} lines of this check"
+        return [("", f"{lines} passed before this one.")]
+
+
+def _rows(found: Difference) -> list[tuple[str, str]]:
+    rows = [("expected", found.expected), ("came", found.actual)]
+    return [*rows, ("first difference", f"at {found.where}")] if found.where else rows
+
+
+def _closed_names(name: str) -> list[str]:
+    from kvlab import paths
+
+    try:
+        rows = json.loads((paths.data_dir() / "exercises.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return []
+    return rows.get(name, {}).get("closed", [])

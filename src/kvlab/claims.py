@@ -1,0 +1,220 @@
+"""What people say about the KV cache against what this course computes: the register in `data/claims.json`.
+
+A row is *computed* (it names a kvlab function and its arguments, and a test recomputes it), *measured* (it names the
+kvlab module that shows it by running it) or *cited* (it names a source and the day it was read).
+"""
+
+import importlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from kvlab.arithmetic import format_bytes
+from kvlab.paths import data_dir
+from kvlab.show import Table
+
+GUIDE = (
+    'The guide is a published text, "LLM Internals: KV Cache & Generation", whose topics and order this course follows.'
+)
+VERDICTS = ("holds", "holds only if", "wrong", "outdated", "vague")
+SPEAKERS = {
+    "guide": "the guide",
+    "lesson": "a published lesson on the KV cache",
+    "script": "a published KV-cache script in numpy",
+}
+TOLERANCE = 2e-3  # relative; printed values have three to four digits
+
+Row = Mapping[str, Any]
+
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "id": (str,),
+    "card": (int,),
+    "said_by": (str,),
+    "claim": (str,),
+    "guide": (str, int, float),
+    "ours": (str, int, float),
+    "unit": (str,),
+    "verdict": (str,),
+    "note": (str,),
+    "source": (str,),
+    "date": (str,),
+    "compute": (dict,),
+    "measured_by": (str,),
+    "tolerance": (int, float),
+}
+_REQUIRED = ("id", "card", "said_by", "claim", "guide", "ours", "unit", "verdict", "note", "source")
+_COMPUTE_KEYS = {"fn", "args", "attr", "scale", "over"}
+
+
+def rows(card: int | None = None) -> list[Row]:
+    """The register's rows, of one card or all, in the register's order. Raises ValueError for an unknown card."""
+    table = _register()
+    if card is None:
+        return list(table)
+    found = [row for row in table if row["card"] == card]
+    if not found:
+        cards = sorted({row["card"] for row in table})
+        raise ValueError(f"the register has no claims of card {card}: it has cards {', '.join(map(str, cards))}")
+    return found
+
+
+def row(claim_id: str) -> Row:
+    """One row by id, for example `04.07`. Raises ValueError for an unknown id."""
+    for candidate in _register():
+        if candidate["id"] == claim_id:
+            return candidate
+    raise ValueError(f"the register has no claim '{claim_id}'; kvlab.claims.rows() lists them")
+
+
+def evaluate(claim: Row | str) -> float | None:
+    """Our value, computed anew. None for a row that is measured or cited."""
+    chosen = row(claim) if isinstance(claim, str) else claim
+    compute = chosen.get("compute")
+    return None if compute is None else _call(compute)
+
+
+def agrees(claim: Row | str) -> bool:
+    """Whether the value in the register is the computed one, within the row's relative tolerance.
+
+    Raises ValueError for a row that nothing computes.
+    """
+    chosen = row(claim) if isinstance(claim, str) else claim
+    value = evaluate(chosen)
+    if value is None:
+        raise ValueError(
+            f"claim {chosen['id']} has no 'compute': it is measured or cited, so there is nothing to compare"
+        )
+    return math.isclose(value, chosen["ours"], rel_tol=chosen.get("tolerance", TOLERANCE))
+
+
+def show(card: int | None = None, ids: Iterable[str] | None = None) -> Table:
+    """A folded table for the end of a cell: what is said, what we computed, the verdict, why, and the source."""
+    chosen = [row(claim_id) for claim_id in ids] if ids is not None else rows(card)
+    where = f"card {card}" if card is not None else f"{len(chosen)} claims"
+    return Table(
+        title=f"What is said and what we computed ({where})",
+        header=("claim", "as it is said", "what we computed", "verdict", "why", "source"),
+        rows=tuple(_cells(claim) for claim in chosen),
+        folded=True,
+        notes=(GUIDE,),
+    )
+
+
+def validate(table: Iterable[Row]) -> None:
+    """Raises ValueError that names the row and the field when a row does not follow the schema."""
+    seen: set[str] = set()
+    for number, claim in enumerate(table, start=1):
+        where = f"claim {claim.get('id', f'number {number}')}"
+        _validate_fields(where, claim)
+        if claim["id"] in seen:
+            raise ValueError(f"{where} appears twice")
+        seen.add(claim["id"])
+        _validate_origin(where, claim)
+
+
+def _validate_fields(where: str, claim: Row) -> None:
+    for name in _REQUIRED:
+        if name not in claim:
+            raise ValueError(f"{where} lacks '{name}'")
+    for name, value in claim.items():
+        if name not in _FIELDS:
+            raise ValueError(f"{where} has an unknown field '{name}'; known: {', '.join(_FIELDS)}")
+        if not isinstance(value, _FIELDS[name]) or isinstance(value, bool):
+            kinds = " or ".join(kind.__name__ for kind in _FIELDS[name])
+            raise ValueError(f"{where}: '{name}' must be {kinds}, got {value!r}")
+    if not re.fullmatch(r"(\d\d|S\d{3})\.\d\d", claim["id"]):
+        raise ValueError(f"{where}: an id looks like '04.07' or 'S004.07'")
+    if not 0 <= claim["card"] <= 24:
+        raise ValueError(f"{where}: the guide has cards 1 to 24, and 0 stands for the guide as a whole")
+    if claim["verdict"] not in VERDICTS:
+        raise ValueError(f"{where}: a verdict is one of {', '.join(VERDICTS)}, got '{claim['verdict']}'")
+    if claim["said_by"] not in SPEAKERS:
+        raise ValueError(f"{where}: said_by is one of {', '.join(SPEAKERS)}, got '{claim['said_by']}'")
+    for name in ("claim", "note", "source"):
+        if not claim[name].strip():
+            raise ValueError(f"{where}: '{name}' is empty")
+    if "date" in claim and not re.fullmatch(r"\d{4}-\d\d-\d\d", claim["date"]):
+        raise ValueError(f"{where}: a date looks like 2026-11-30, got '{claim['date']}'")
+
+
+def _validate_origin(where: str, claim: Row) -> None:
+    if "compute" in claim and "measured_by" in claim:
+        raise ValueError(f"{where} has both 'compute' and 'measured_by': keep the one that shows it")
+    if "compute" in claim:
+        if isinstance(claim["ours"], str):
+            raise ValueError(f"{where} is computed, so 'ours' must be a number, got '{claim['ours']}'")
+        _validate_compute(where, claim["compute"])
+    elif "measured_by" in claim:
+        if not re.fullmatch(r"kvlab(\.\w+)+", claim["measured_by"]):
+            raise ValueError(f"{where}: measured_by names something in kvlab, got '{claim['measured_by']}'")
+    elif "date" not in claim:
+        raise ValueError(f"{where} is neither computed nor measured, so it needs the 'date' its source was read")
+
+
+def _validate_compute(where: str, compute: Row) -> None:
+    unknown = sorted(set(compute) - _COMPUTE_KEYS)
+    if unknown:
+        raise ValueError(
+            f"{where}: 'compute' has unknown keys {', '.join(unknown)}; known: {', '.join(sorted(_COMPUTE_KEYS))}"
+        )
+    if not isinstance(compute.get("fn"), str) or not re.fullmatch(r"kvlab(\.\w+)+\.\w+", compute["fn"]):
+        raise ValueError(f"{where}: compute needs 'fn', the dotted name of a kvlab function, got {compute.get('fn')!r}")
+    if not isinstance(compute.get("args"), Mapping):
+        raise ValueError(f"{where}: compute needs 'args', an object of keyword arguments")
+    nested = [value for value in compute["args"].values() if isinstance(value, Mapping) and "fn" in value]
+    for inner in [*nested, *([compute["over"]] if "over" in compute else [])]:
+        _validate_compute(where, inner)
+
+
+def _call(compute: Row) -> Any:
+    """Run `fn(**args)`, take `attr` of the result, multiply by `scale`, divide by the call `over`.
+
+    All but `fn` and `args` may be missing. An argument may itself be a call.
+    """
+    module, _, name = compute["fn"].rpartition(".")
+    arguments = {
+        key: _call(value) if isinstance(value, Mapping) and "fn" in value else value
+        for key, value in compute["args"].items()
+    }
+    result = getattr(importlib.import_module(module), name)(**arguments)
+    if "attr" in compute:
+        attr = compute["attr"]
+        result = result[attr] if isinstance(result, Mapping) else getattr(result, attr)
+    result = result * compute["scale"] if "scale" in compute else result
+    return result / _call(compute["over"]) if "over" in compute else result
+
+
+def _cells(claim: Row) -> tuple[str, ...]:
+    said = f"{claim['claim']} ({SPEAKERS[claim['said_by']]})"
+    dated = f"{claim['source']}, read {claim['date']}" if "date" in claim else claim["source"]
+    ours = _value(claim["ours"], claim["unit"])
+    if "measured_by" in claim:
+        ours += " (measured: run the cell, your numbers may differ)"
+    elif "compute" not in claim:
+        ours += " (from the source)"
+    return (said, _value(claim["guide"], claim["unit"]), ours, claim["verdict"], claim["note"], dated)
+
+
+def _value(value: str | int | float, unit: str) -> str:
+    if isinstance(value, str):
+        return value
+    if unit == "bytes":
+        return f"{value:,.0f} bytes, {format_bytes(value)}" if value >= 1000 else f"{value} bytes"
+    number = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
+    return f"{number} {unit}".strip()
+
+
+@cache
+def _register() -> tuple[Row, ...]:
+    path = data_dir() / "claims.json"
+    try:
+        table = json.loads(path.read_text("utf-8"))["claims"]
+    except FileNotFoundError:
+        raise ValueError(f"there is no {path}: restore it from the repository") from None
+    except (json.JSONDecodeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged ({error}): restore it from the repository") from error
+    validate(table)
+    return tuple(table)

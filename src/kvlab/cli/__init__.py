@@ -1,0 +1,1 @@
+"""The command `kvlab`: lab, reset, doctor, run and models. Importing it imports no torch."""

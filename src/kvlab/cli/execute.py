@@ -1,0 +1,90 @@
+"""Runs one notebook with papermill in a process of its own: `python -m kvlab.cli.execute JOB.json`.
+
+`kvlab run` starts it, so that a time limit and the memory count hold whatever the kernel does. The job says what to
+run; the result is written as JSON to the path that it names.
+"""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def kernel_config(folder: Path) -> Any:
+    """Kernel settings: sockets in `folder` instead of TCP ports where the system has them and the path is short enough.
+
+    Parallel runs then cannot race for a port, and nothing listens on the network.
+    """
+    from traitlets.config import Config
+
+    config = Config()
+    socket_path = folder / "k.json"
+    if os.name == "posix" and len(str(socket_path)) < 80:
+        config.KernelManager.transport = "ipc"
+        # The file must be absolute: the kernel and this process have different working folders.
+        config.KernelManager.connection_file = str(socket_path)
+    return config
+
+
+def source_position(notebook: Path, cell_id: str | None) -> int | None:
+    """The place (from 1) of a cell in the notebook as released, before papermill adds cells of its own."""
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return next((n for n, cell in enumerate(cells, 1) if cell_id and cell.get("id") == cell_id), None)
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """An error message without colours and line breaks."""
+    flat = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def run_job(job: dict[str, Any]) -> dict[str, Any]:
+    """Execute; returns `ok`, and `error` as one line that names the cell when it failed."""
+    import papermill
+    from nbclient.exceptions import DeadKernelError
+    from papermill.exceptions import PapermillExecutionError
+
+    source, output = Path(job["source"]), Path(job["output"])
+    try:
+        papermill.execute_notebook(
+            str(source),
+            str(output),
+            parameters=job["parameters"],
+            kernel_name="python3",
+            language="python",
+            progress_bar={"desc": source.stem, "leave": False} if job["progress"] else False,
+            cwd=str(output.parent),
+            config=kernel_config(Path(job["private"])),
+            iopub_timeout=60,
+        )
+    except PapermillExecutionError as error:
+        executed = json.loads(output.read_text(encoding="utf-8"))["cells"]
+        # papermill puts a banner above the failing cell, so look the cell up by its output.
+        failed = next((cell for cell in executed if _has_error(cell)), {})
+        position = source_position(source, failed.get("id"))
+        where = f"cell {position}" if position else "an injected cell"
+        message = f"{error.ename}: {error.evalue}" if error.evalue else error.ename
+        return {"ok": False, "error": one_line(f"{where} (In [{error.exec_count}] of the executed copy): {message}")}
+    except DeadKernelError:
+        return {"ok": False, "error": "the kernel died (out of memory, or the process was ended)"}
+    return {"ok": True, "error": ""}
+
+
+def _has_error(cell: dict[str, Any]) -> bool:
+    return any(item.get("output_type") == "error" for item in cell.get("outputs", []))
+
+
+def main(path: str) -> int:
+    """Read the job file, run it, write its result in one step."""
+    job = json.loads(Path(path).read_text(encoding="utf-8"))
+    result = run_job(job)
+    temporary = Path(job["result"] + ".tmp")
+    temporary.write_text(json.dumps(result), encoding="utf-8")
+    os.replace(temporary, job["result"])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,55 @@
+"""`kvlab lab`: copies the notebooks into the learner's folder and opens JupyterLab there."""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from kvlab.cli.errors import CommandError
+from kvlab.cli.jupyter import choose_port, environment, server_command, write_config, write_kernelspec
+from kvlab.cli.workspace import PRIVATE, prepare
+from kvlab.paths import repo_root, work_dir
+
+
+def add_parser(commands: Any) -> None:
+    """Add this command to the parser."""
+    parser = commands.add_parser("lab", help="open the course in JupyterLab")
+    parser.add_argument("--port", type=int, default=None, help="port to listen on (default: the first free from 8888)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address, open no browser")
+    parser.add_argument("--dir", type=Path, default=None, help="your folder, made if missing (default: work)")
+    parser.add_argument("--prepare-only", action="store_true", help="copy the notebooks and stop")
+    parser.add_argument(
+        "--instructor", action="store_true", help="open the checkout itself, with the grading and authoring panels"
+    )
+    parser.set_defaults(execute=execute)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command; JupyterLab takes the place of this process where the system can do that."""
+    work = (options.dir or work_dir()).resolve()
+    root = _instructor_root() if options.instructor else work
+    port = None if options.prepare_only else choose_port(options.port)
+    if not options.instructor:
+        for line in prepare(work):
+            print(line)
+    if port is None:
+        return 0
+    private = work / PRIVATE / ("instructor" if options.instructor else "jupyter")
+    write_config(private / "config", instructor=options.instructor)
+    write_kernelspec(private / "data")
+    print(f"Starting JupyterLab in {root} on port {port}. Ctrl-C twice stops it.", flush=True)
+    command = server_command(root, port, browser=not options.no_browser)
+    if os.name == "posix":
+        os.chdir(root)
+        sys.stderr.flush()
+        os.execve(command[0], command, environment(private))
+    return subprocess.run(command, env=environment(private), cwd=root, check=False).returncode
+
+
+def _instructor_root() -> Path:
+    root = repo_root()
+    if root is None or not (root / "grading").is_dir():
+        raise CommandError("--instructor needs a checkout with its grading/ folder.")
+    return root / "grading"

@@ -1,0 +1,43 @@
+"""Parses the command line and calls one of the command modules.
+
+Exit codes: 0 all right, 1 something that was checked or run failed, 2 the command could not be carried out as asked.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import kvlab
+from kvlab.cli import doctor, lab, models, reset, run
+from kvlab.cli.errors import CommandError
+
+COMMANDS = (lab, reset, doctor, run, models)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; each command module adds its own part and its `execute` function."""
+    parser = argparse.ArgumentParser(
+        prog="kvlab", description="LLM internals: KV cache and generation. An interactive Jupyter course."
+    )
+    parser.add_argument("--version", action="version", version=f"kvlab {kvlab.__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for module in COMMANDS:
+        module.add_parser(commands)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; `argv` without the program's name. Returns the exit code."""
+    options = build_parser().parse_args(argv)
+    try:
+        return int(options.execute(options))
+    except (CommandError, FileNotFoundError) as error:
+        print(f"kvlab {options.command}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"\nkvlab {options.command}: stopped.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,176 @@
+"""`kvlab run [UNIT...]`: executes notebooks with papermill and reports seconds, memory and the first error of each."""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kvlab.cli import units
+from kvlab.cli.errors import CommandError
+from kvlab.cli.files import read_release
+from kvlab.cli.jupyter import environment, write_config, write_kernelspec
+from kvlab.cli.parameters import Value, assign
+from kvlab.paths import build_dir
+
+SAMPLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One executed notebook. `peak_mb` is the largest sum of resident memory of the kernel's processes, in 10^6 bytes."""
+
+    unit: str
+    seconds: float
+    peak_mb: float
+    error: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether every cell ran."""
+        return not self.error
+
+
+def add_parser(commands: Any) -> None:
+    """Add this command to the parser."""
+    parser = commands.add_parser("run", help="execute notebooks and report time, memory and errors")
+    parser.add_argument("units", nargs="*", metavar="UNIT", help="units such as 1, 01 or 01_kv_cache (default: all)")
+    parser.add_argument(
+        "-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="parameters", help="set a parameter"
+    )
+    parser.add_argument("--fast", action="store_true", help="short form of -p FAST true")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds a notebook may take (default: 600)")
+    parser.add_argument("--output", type=Path, default=None, help="where the executed copies go (default: build/run)")
+    parser.set_defaults(execute=execute)
+
+
+def execute(options: argparse.Namespace) -> int:
+    """Run the command; 1 when a cell failed anywhere."""
+    if options.timeout <= 0:
+        raise CommandError("--timeout must be more than 0 seconds.")
+    released = units.released()
+    names = sorted({units.find(name) for name in options.units} or released)
+    for name in names:
+        read_release(released[name])
+    given = [(name, text) for name, text in options.parameters] + ([("FAST", "true")] if options.fast else [])
+    parameters = assign({name: released[name] for name in names}, given)
+    folder = (options.output or build_dir() / "run").resolve()
+    if any(folder == path.parent.resolve() for path in released.values()):
+        raise CommandError(f"{folder} holds the released notebooks. Choose another folder with --output.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CommandError(f"Cannot make {folder}: {error.strerror or error}. Choose another with --output.") from error
+    # A plain end (as `timeout` sends it) becomes an exception, so that the kernels are ended too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    outcomes = []
+    for name in names:
+        outcome = run_notebook(released[name], folder / f"{name}.ipynb", parameters[name], options.timeout)
+        outcomes.append(outcome)
+        if outcome.error:
+            print(f"{name}: {outcome.error}", file=sys.stderr, flush=True)
+    print(table(outcomes))
+    print(f"Executed copies: {folder}")
+    return 0 if all(outcome.ok for outcome in outcomes) else 1
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """The report as text."""
+    width = max(len("notebook"), *(len(outcome.unit) for outcome in outcomes))
+    lines = [f"{'notebook':<{width}}  {'seconds':>7}  {'peak MB':>7}  result"]
+    for outcome in outcomes:
+        result = "ok" if outcome.ok else "failed"
+        lines.append(f"{outcome.unit:<{width}}  {outcome.seconds:>7.1f}  {outcome.peak_mb:>7.0f}  {result}")
+    return "\n".join(lines)
+
+
+def run_notebook(source: Path, output: Path, parameters: dict[str, Value], timeout: float) -> Outcome:
+    """Execute one notebook into `output`; every process it started is ended when `timeout` seconds are over."""
+    output.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kvlab-") as text:
+        private = Path(text)
+        write_config(private / "config", instructor=False)
+        write_kernelspec(private / "data")
+        job = {
+            "source": str(source.resolve()),
+            "output": str(output),
+            "parameters": parameters,
+            "result": str(private / "result.json"),
+            "private": text,
+            "progress": sys.stderr.isatty(),
+        }
+        (private / "job.json").write_text(json.dumps(job), encoding="utf-8")
+        start = time.monotonic()
+        log = private / "log.txt"
+        peak, ended = _watch(private, log, timeout)
+        seconds = time.monotonic() - start
+        if not ended:
+            error = f"not finished after {timeout:g} seconds; it was stopped"
+        elif (private / "result.json").is_file():
+            error = json.loads((private / "result.json").read_text(encoding="utf-8"))["error"]
+        else:
+            lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+            error = f"papermill itself failed: {lines[-1] if lines else 'it said nothing'}"
+    return Outcome(source.stem, seconds, peak / 1e6, error)
+
+
+def _watch(private: Path, log: Path, timeout: float) -> tuple[int, bool]:
+    """Run the job; returns the peak memory of the kernel's processes in bytes, and whether the job ended by itself."""
+    import psutil
+
+    command = [sys.executable, "-m", "kvlab.cli.execute", str(private / "job.json")]
+    env = environment(private)
+    # The kernel's notices (about TCP, about a frozen debugger) are of no use here; a real failure is in the result.
+    with log.open("wb") as errors:
+        stderr = None if sys.stderr.isatty() else errors
+        process = subprocess.Popen(command, env=env, stdout=errors, stderr=stderr, stdin=subprocess.DEVNULL)
+        runner = psutil.Process(process.pid)
+        peak, deadline = 0, time.monotonic() + timeout
+        try:
+            while process.poll() is None:
+                peak = max(peak, _memory(runner))
+                if time.monotonic() > deadline:
+                    return peak, False
+                time.sleep(SAMPLE_SECONDS)
+        finally:
+            _end_tree(runner)
+            process.wait()
+    return peak, True
+
+
+def _memory(runner: Any) -> int:
+    """Resident bytes of all processes below the runner."""
+    import psutil
+
+    total = 0
+    try:
+        children = runner.children(recursive=True)
+    except psutil.NoSuchProcess:
+        return 0
+    for child in children:
+        try:
+            total += child.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total
+
+
+def _end_tree(runner: Any) -> None:
+    """End the runner and everything below it."""
+    import psutil
+
+    try:
+        processes = [*runner.children(recursive=True), runner]
+    except psutil.NoSuchProcess:
+        return
+    for process in processes:
+        try:
+            process.kill()
+        except psutil.NoSuchProcess:
+            continue
+    psutil.wait_procs(processes, timeout=5)

@@ -1,0 +1,344 @@
+"""Named faults: small, real mistakes that can be planted in a kernel to see which check notices.
+
+    with faults.plant("position_off_by_one"):
+        ...
+
+Nothing is faulty unless planted, and the kernels hold no switches: planting swaps one function for a wrong one,
+wherever kvlab has imported it, and swaps it back. `make mutate` plants each in turn and lists the tests that notice.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One mistake. `target` is "module:attribute" or "module:Class.method"; `wrong` makes the wrong one from the right."""
+
+    name: str
+    summary: str
+    target: str
+    wrong: Callable[[Any], Any]
+
+
+@contextmanager
+def plant(name: str) -> Iterator[Fault]:
+    """Plant a fault for the length of the block. Raises ValueError for an unknown name."""
+    if name not in FAULTS:
+        raise ValueError(f"there is no fault '{name}': choose one of {', '.join(FAULTS)}")
+    fault = FAULTS[name]
+    module_name, _, path = fault.target.partition(":")
+    owner: Any = importlib.import_module(module_name)
+    *parents, attribute = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    right = getattr(owner, attribute)
+    wrong = wraps(right)(fault.wrong(right))
+    if parents:
+        setattr(owner, attribute, wrong)
+    else:
+        _swap(right, wrong)
+    try:
+        yield fault
+    finally:
+        if parents:
+            setattr(owner, attribute, right)
+        else:
+            _swap(wrong, right)
+
+
+def _swap(old: Any, new: Any) -> None:
+    """Replace a function in every kvlab module that holds it, so that `from kvlab.x import y` is covered too."""
+    for name, module in list(sys.modules.items()):
+        if name == "kvlab" or name.startswith("kvlab."):
+            for key, value in list(vars(module).items()):
+                if value is old:
+                    setattr(module, key, new)
+
+
+def _position_off_by_one(right: Any) -> Any:
+    def first_position(cache: Any) -> int:
+        start = right(cache)
+        return start + 1 if start else 0
+
+    return first_position
+
+
+def _top_left_mask(right: Any) -> Any:
+    def causal_mask(n_q: int, n_k: int, device: Any = None) -> Any:
+        import torch
+
+        return torch.ones(n_q, n_k, dtype=torch.bool, device=device).tril()
+
+    return causal_mask
+
+
+def _last_prompt_token_twice(right: Any) -> Any:
+    def prefill(model: Any, ids: Any, cache: Any) -> Any:
+        right(model, ids, cache)
+        return right(model, ids[-1:], cache)
+
+    return prefill
+
+
+def _stale_cache(right: Any) -> Any:
+    def update(self: Any, layer: int, k: Any, v: Any) -> Any:
+        held = self._lengths[layer]
+        if held and k.shape[2] == 1:
+            return self.view(layer)
+        return right(self, layer, k, v)
+
+    return update
+
+
+def _values_not_appended(right: Any) -> Any:
+    def update(self: Any, layer: int, k: Any, v: Any) -> Any:
+        if self._lengths[layer] and k.shape[2] == 1:
+            v = self._v[layer, :, :, self._lengths[layer] - 1].unsqueeze(2).clone()
+        return right(self, layer, k, v)
+
+    return update
+
+
+def _truncate_keeps_all(right: Any) -> Any:
+    def truncate(self: Any, length: int) -> None:
+        return None
+
+    return truncate
+
+
+def _truncate_one_layer(right: Any) -> Any:
+    def truncate(self: Any, length: int) -> None:
+        self._lengths[-1] = min(self._lengths[-1], length)
+
+    return truncate
+
+
+def _kv_heads_tiled(right: Any) -> Any:
+    def group_queries(q: Any, n_kv_heads: int) -> Any:
+        return q.unflatten(1, (q.shape[1] // n_kv_heads, n_kv_heads)).transpose(1, 2)
+
+    return group_queries
+
+
+def _unscaled_scores(right: Any) -> Any:
+    return lambda q, k: q @ k.transpose(-1, -2)
+
+
+def _rope_neighbours(right: Any) -> Any:
+    def rotate(x: Any, cos: Any, sin: Any) -> Any:
+        import torch
+
+        even, odd = x[..., ::2], x[..., 1::2]
+        half = cos.shape[-1] // 2
+        c, s = cos[..., :half], sin[..., :half]
+        return torch.stack([even * c - odd * s, even * s + odd * c], dim=-1).flatten(-2)
+
+    return rotate
+
+
+def _rope_unscaled(right: Any) -> Any:
+    def rope_frequencies(config: Any) -> Any:
+        from dataclasses import replace
+
+        return right(replace(config, rope_scaling=None))
+
+    return rope_frequencies
+
+
+def _crossing_token_dropped(right: Any) -> Any:
+    return lambda sorted_probs, p: max(1, right(sorted_probs, p) - 1)
+
+
+def _top_k_one_short(right: Any) -> Any:
+    return lambda logits, k: right(logits, max(1, k - 1))
+
+
+def _penalty_without_sign(right: Any) -> Any:
+    return lambda values, penalty: values / penalty
+
+
+def _penalty_per_occurrence(right: Any) -> Any:
+    def apply_repetition_penalty(logits: Any, context_ids: Any, penalty: float) -> Any:
+        for token in [int(i) for i in context_ids]:
+            logits = right(logits, [token], penalty)
+        return logits
+
+    return apply_repetition_penalty
+
+
+def _half_characters(right: Any) -> Any:
+    def push(self: Any, data: bytes) -> str:
+        return self._release(data.decode("utf-8", "replace"))
+
+    return push
+
+
+def _stop_within_a_token(right: Any) -> Any:
+    return lambda text, stop: 0
+
+
+def _positions_one_more(right: Any) -> Any:
+    def positions_processed(prompt_len: int, n_new: int, cached: bool) -> int:
+        return right(prompt_len, n_new + 1, cached) if n_new else 0
+
+    return positions_processed
+
+
+def _query_heads_counted(right: Any) -> Any:
+    def kv_bytes(model: Any, seq_len: int, batch: int = 1, bytes_per_value: float = 2) -> Any:
+        from kvlab.published import shape_of
+
+        shape = shape_of(model)
+        return right(model, seq_len, batch, bytes_per_value) * (shape.n_heads // shape.n_kv_heads)
+
+    return kv_bytes
+
+
+def _batch_forgotten(right: Any) -> Any:
+    def kv_cache_bytes(n_layers: int, n_kv_heads: int, d_head: int, seq_len: int, batch: int = 1, b: float = 2) -> Any:
+        return right(n_layers, n_kv_heads, d_head, seq_len, 1, b)
+
+    return kv_cache_bytes
+
+
+def _gib_for_gb(right: Any) -> Any:
+    return lambda n_bytes: n_bytes / 2**30
+
+
+def _check_blind(right: Any) -> Any:
+    return lambda actual, expected, rtol=None, atol=0.0: None
+
+
+def _claims_agree(right: Any) -> Any:
+    return lambda claim: True
+
+
+FAULTS: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        Fault(
+            "position_off_by_one",
+            "while decoding, every token is given the position after its own",
+            "kvlab.model:first_position",
+            _position_off_by_one,
+        ),
+        Fault(
+            "top_left_mask",
+            "the causal triangle sits top left, so a chunk on a filled cache sees too little of it",
+            "kvlab.attention:causal_mask",
+            _top_left_mask,
+        ),
+        Fault(
+            "last_prompt_token_twice",
+            "after prefill the last prompt token is fed again",
+            "kvlab.generate:prefill",
+            _last_prompt_token_twice,
+        ),
+        Fault(
+            "stale_cache",
+            "a decode step does not append its K and V",
+            "kvlab.cache:PreallocatedCache.update",
+            _stale_cache,
+        ),
+        Fault(
+            "values_not_appended",
+            "a decode step stores its K but repeats the last V",
+            "kvlab.cache:PreallocatedCache.update",
+            _values_not_appended,
+        ),
+        Fault(
+            "truncate_keeps_all",
+            "a cache that is cut back keeps everything",
+            "kvlab.cache:PreallocatedCache.truncate",
+            _truncate_keeps_all,
+        ),
+        Fault(
+            "truncate_one_layer",
+            "only the last layer of a cache is cut back",
+            "kvlab.cache:PreallocatedCache.truncate",
+            _truncate_one_layer,
+        ),
+        Fault(
+            "kv_heads_tiled",
+            "query heads read the KV heads in turn instead of in groups",
+            "kvlab.attention:group_queries",
+            _kv_heads_tiled,
+        ),
+        Fault(
+            "unscaled_scores",
+            "scores are not divided by the root of the head width",
+            "kvlab.attention:scores",
+            _unscaled_scores,
+        ),
+        Fault(
+            "rope_neighbours",
+            "RoPE turns neighbouring numbers, not the two halves, as a pair",
+            "kvlab.model:rotate",
+            _rope_neighbours,
+        ),
+        Fault(
+            "rope_unscaled",
+            "the stretching of long RoPE waves (Llama 3.1) is left out",
+            "kvlab.model:rope_frequencies",
+            _rope_unscaled,
+        ),
+        Fault(
+            "crossing_token_dropped",
+            "top-p leaves out the token that crosses p",
+            "kvlab.sampling.filters:nucleus_size",
+            _crossing_token_dropped,
+        ),
+        Fault("top_k_one_short", "top-k keeps k - 1 tokens", "kvlab.sampling.filters:kth_largest", _top_k_one_short),
+        Fault(
+            "penalty_without_sign",
+            "the repetition penalty divides negative logits too, which raises them",
+            "kvlab.sampling.penalties:penalise_by_sign",
+            _penalty_without_sign,
+        ),
+        Fault(
+            "penalty_per_occurrence",
+            "the repetition penalty counts a token as often as it occurs",
+            "kvlab.sampling.penalties:apply_repetition_penalty",
+            _penalty_per_occurrence,
+        ),
+        Fault(
+            "half_characters",
+            "a stream decodes the bytes of each token alone",
+            "kvlab.streaming:TextStream.push",
+            _half_characters,
+        ),
+        Fault(
+            "stop_within_a_token",
+            "a stop string that spans several tokens is shown in part",
+            "kvlab.streaming:_overlap",
+            _stop_within_a_token,
+        ),
+        Fault(
+            "positions_one_more",
+            "one decode step too many is counted",
+            "kvlab.arithmetic.work:positions_processed",
+            _positions_one_more,
+        ),
+        Fault(
+            "query_heads_counted",
+            "the cache is sized by query heads instead of KV heads",
+            "kvlab.arithmetic.memory:kv_bytes",
+            _query_heads_counted,
+        ),
+        Fault(
+            "batch_forgotten",
+            "the cache is sized for one sequence",
+            "kvlab.arithmetic.memory:kv_cache_bytes",
+            _batch_forgotten,
+        ),
+        Fault("gib_for_gb", "GB are computed as GiB", "kvlab.arithmetic.memory:gb", _gib_for_gb),
+        Fault("check_blind", "a check accepts every answer", "kvlab.check.compare:difference", _check_blind),
+        Fault("claims_agree", "every claim of the register counts as confirmed", "kvlab.claims:agrees", _claims_agree),
+    )
+}

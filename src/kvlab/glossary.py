@@ -1,0 +1,62 @@
+"""The words of this course, from `data/glossary.json`: each explained in one or two plain sentences."""
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from kvlab.paths import data_dir
+from kvlab.show import Table
+
+
+def terms() -> list[str]:
+    """All terms, in alphabetical order, upper and lower case alike."""
+    return sorted(_entries(), key=str.lower)
+
+
+def explain(term: str) -> str:
+    """The explanation of one term; case and a plural s don't matter. Raises ValueError with near matches."""
+    return _entries()[_find(term)]
+
+
+def show(words: Iterable[str] | None = None) -> Table:
+    """A small table of the given terms, in the given order; of all terms without an argument."""
+    chosen = terms() if words is None else [_find(word) for word in words]
+    return Table("Glossary", ("term", "in plain words"), tuple((term, explain(term)) for term in chosen), width=76)
+
+
+def validate(entries: Iterable[Mapping[str, Any]]) -> None:
+    """Raises ValueError when an entry has other fields than `term` and `text`, an empty one, or a term twice."""
+    seen: set[str] = set()
+    for number, entry in enumerate(entries, start=1):
+        if set(entry) != {"term", "text"}:
+            raise ValueError(f"glossary entry {number} must have exactly 'term' and 'text', got {sorted(entry)}")
+        if not entry["term"].strip() or not entry["text"].strip():
+            raise ValueError(f"glossary entry {number} has an empty term or text")
+        if entry["term"].lower() in seen:
+            raise ValueError(f"the glossary explains '{entry['term']}' twice")
+        seen.add(entry["term"].lower())
+
+
+def _find(word: str) -> str:
+    wanted = word.strip().lower()
+    by_lower = {term.lower(): term for term in _entries()}
+    for form in (wanted, wanted.removesuffix("s"), wanted + "s"):
+        if form in by_lower:
+            return by_lower[form]
+    near = [term for low, term in sorted(by_lower.items()) if wanted and (wanted in low or low in wanted)]
+    hint = f"did you mean {', '.join(near)}?" if near else "kvlab.glossary.terms() lists them"
+    raise ValueError(f"the glossary does not explain '{word}': {hint}")
+
+
+@cache
+def _entries() -> dict[str, str]:
+    path = data_dir() / "glossary.json"
+    try:
+        entries = json.loads(path.read_text("utf-8"))["terms"]
+    except FileNotFoundError:
+        raise ValueError(f"there is no {path}: restore it from the repository") from None
+    except (json.JSONDecodeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged ({error}): restore it from the repository") from error
+    validate(entries)
+    return {entry["term"]: entry["text"] for entry in entries}

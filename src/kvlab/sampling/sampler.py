@@ -1,0 +1,171 @@
+"""The whole way from logits to one token: settings, the stages in order, and the draw.
+
+Bias and penalties come first in every library named here: logit bias, repetition, then frequency and presence. After
+that the libraries differ, and the order matters: with a temperature above 1, top-p keeps more tokens when it comes
+after the temperature than when it comes before.
+
+- transformers: temperature, top_k, top_p, min_p
+  (5.24.0, `generation/utils.py`, method `_get_logits_processor`)
+- vllm: temperature, min_p, top_k, top_p
+  (`v1/sample/sampler.py`, docstring of `Sampler`, 2025)
+- llama.cpp: top_k, top_p, min_p, temperature
+  (`common/common.h`, `common_params_sampling.samplers`, 2026; other samplers stand between, off by default)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from kvlab.sampling import filters, penalties
+from kvlab.sampling._checks import check_logits, real_number, whole_number
+
+ORDERS: dict[str, tuple[str, ...]] = {
+    "transformers": ("temperature", "top_k", "top_p", "min_p"),
+    "vllm": ("temperature", "min_p", "top_k", "top_p"),
+    "llama.cpp": ("top_k", "top_p", "min_p", "temperature"),
+}
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How the next token is chosen. The defaults sample from the model's own distribution, unchanged.
+
+    temperature: 0 takes the most likely token (greedy), 1 leaves the distribution as it is.
+    top_k: keep the k most likely tokens, None keeps all.
+    top_p: keep the nucleus that reaches this probability, 1 keeps all.
+    min_p: keep tokens with at least this share of the largest probability, 0 keeps all.
+    repetition_penalty: above 1 makes tokens of prompt and answer less likely, 1 is off.
+    frequency_penalty, presence_penalty: subtracted per occurrence and once, 0 is off; only the answer's tokens count.
+    logit_bias: {token id: number to add}.
+    seed: of the generator that `generator()` makes; None takes a different one each time.
+    order: the order of temperature and filters: a key of ORDERS, or the four stage names in the order wanted.
+    A value outside its range raises ValueError here, not in the middle of an answer.
+    """
+
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
+    seed: int | None = None
+    order: str | tuple[str, ...] = "transformers"
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty"):
+            real_number(getattr(self, name), name)
+        if self.temperature < 0:
+            raise ValueError(f"temperature must be 0 (greedy) or positive, got {self.temperature}")
+        if self.top_k is not None:
+            whole_number(self.top_k, "top_k (None keeps all tokens)", 1)
+        if not 0 < self.top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1 (1 keeps all tokens), got {self.top_p}")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p must lie between 0 and 1 (0 keeps all tokens), got {self.min_p}")
+        if self.repetition_penalty <= 0:
+            raise ValueError(f"repetition_penalty must be above 0 (1 switches it off), got {self.repetition_penalty}")
+        bias = {
+            whole_number(token, "an id in logit_bias", 0): real_number(value, f"logit_bias[{token}]")
+            for token, value in self.logit_bias.items()
+        }
+        object.__setattr__(self, "logit_bias", bias)  # our own copy: later changes to the caller's dict stay outside
+        if self.seed is not None:
+            whole_number(self.seed, "seed", 0)
+        self.stage_order()
+
+    def stage_order(self) -> tuple[str, ...]:
+        """The four stage names in the order in which they run."""
+        if isinstance(self.order, str):
+            if self.order not in ORDERS:
+                raise ValueError(f"unknown order {self.order!r}; choose from {', '.join(ORDERS)}")
+            return ORDERS[self.order]
+        if sorted(self.order) != sorted(ORDERS["transformers"]):
+            raise ValueError(f"order must name each of {', '.join(ORDERS['transformers'])} once, got {self.order}")
+        return tuple(self.order)
+
+    def generator(self) -> torch.Generator:
+        """A new CPU generator: seeded with `seed`, or with entropy from the system when seed is None."""
+        generator = torch.Generator()
+        if self.seed is None:
+            generator.seed()
+        else:
+            generator.manual_seed(self.seed)
+        return generator
+
+
+def stages(
+    logits: torch.Tensor, settings: SamplingSettings, context_ids: Sequence[int] | torch.Tensor = (), n_prompt: int = 0
+) -> list[tuple[str, torch.Tensor]]:
+    """Every stage of the pipeline and the logits (vocab,) after it: [("logits", ...), ("logit_bias", ...), ...].
+
+    context_ids: prompt and answer so far. The first `n_prompt` of them are the prompt: the repetition penalty counts
+        it (as transformers and vLLM do), the frequency and presence penalties don't (as OpenAI and vLLM don't).
+    Stages that are switched off are left out, so that what is shown is what happened.
+    """
+    check_logits(logits)
+    answer_ids = context_ids[whole_number(n_prompt, "n_prompt", 0) :]
+    steps = [("logits", logits)]
+    if settings.logit_bias:
+        steps.append(("logit_bias", penalties.apply_logit_bias(steps[-1][1], settings.logit_bias)))
+    if settings.repetition_penalty != 1:
+        changed = penalties.apply_repetition_penalty(steps[-1][1], context_ids, settings.repetition_penalty)
+        steps.append(("repetition_penalty", changed))
+    if settings.frequency_penalty != 0 or settings.presence_penalty != 0:
+        changed = penalties.apply_frequency_presence_penalty(
+            steps[-1][1], answer_ids, settings.frequency_penalty, settings.presence_penalty
+        )
+        steps.append(("frequency_presence_penalty", changed))
+    for name in settings.stage_order():
+        changed_by_stage = _run_stage(name, steps[-1][1], settings)
+        if changed_by_stage is not None:
+            steps.append((name, changed_by_stage))
+    return steps
+
+
+def _run_stage(name: str, logits: torch.Tensor, settings: SamplingSettings) -> torch.Tensor | None:
+    """The logits after the stage `name`, or None where the settings switch it off."""
+    if name == "temperature" and settings.temperature != 1:
+        return filters.apply_temperature(logits, settings.temperature)
+    if name == "top_k" and settings.top_k is not None:
+        return filters.top_k_filter(logits, settings.top_k)
+    if name == "top_p" and settings.top_p != 1:
+        return filters.top_p_filter(logits, settings.top_p)
+    if name == "min_p" and settings.min_p != 0:
+        return filters.min_p_filter(logits, settings.min_p)
+    return None
+
+
+def next_token_probs(
+    logits: torch.Tensor, settings: SamplingSettings, context_ids: Sequence[int] | torch.Tensor = (), n_prompt: int = 0
+) -> torch.Tensor:
+    """Probabilities (vocab,) from which the next token is drawn, in the dtype of `logits`; arguments as in `stages`.
+
+    Logits that hold NaN, or nothing above -inf, raise ValueError.
+    """
+    probs = filters.temperature_probs(stages(logits, settings, context_ids, n_prompt)[-1][1], 1.0)
+    if not bool(torch.isfinite(probs).all()):
+        raise ValueError("the logits hold NaN or inf, or every token is removed, so there is nothing to sample from")
+    return probs
+
+
+def sample(probs: torch.Tensor, generator: torch.Generator | None = None) -> int:
+    """Draw one token id from probabilities (vocab,), which need not sum to exactly 1.
+
+    The tokens lie side by side on a line, each as long as its probability; a random point falls on one of them.
+    A token of probability 0 has no length and is never drawn. One random number per draw, so a seeded CPU generator
+    gives the same tokens on every device. generator None uses torch's global one. NaN, negative numbers, or a sum
+    of 0 raise ValueError.
+    """
+    check_logits(probs, "probs")
+    ends = probs.detach().to("cpu", torch.float64).cumsum(0)  # where each token's stretch ends
+    total = float(ends[-1])
+    if not 0 < total < float("inf") or bool((probs < 0).any()):
+        raise ValueError("probs must be non-negative and finite, with a sum above 0")
+    device = "cpu" if generator is None else generator.device
+    point = float(torch.rand((), generator=generator, dtype=torch.float64, device=device)) * total
+    return int(torch.searchsorted(ends, point, right=True))
