@@ -37,8 +37,8 @@ test: $(STAMP)-all ## run all tests that need no root; those whose tool is missi
 test-all: $(STAMP)-all ## run all tests; a missing tool (bubblewrap, Chromium, ...) is a failure
 	KVLAB_REQUIRE=all $(PY) -m pytest $(PYTEST_ARGS)
 
-check: $(STAMP)-all ## lint, format, types, and that the notebooks match their units
-	@+$(MAKE) --no-print-directory -j 4 check-lint check-format check-types check-drift
+check: $(STAMP)-all ## lint, format, types, and that notebooks and data are as built
+	@+$(MAKE) --no-print-directory -k -j 4 check-lint check-format check-types check-drift
 
 check-lint: $(STAMP)-all
 	$(PY) -m ruff check .
@@ -48,12 +48,14 @@ check-types: $(STAMP)-all
 	$(PY) -m mypy src grading/kvgrade
 check-drift: $(STAMP)-all
 	$(PY) -m kvgrade build --check
+	$(PY) -m kvlab.checksums
 
 mutate: $(STAMP)-all ## plant every named fault in turn and list the tests that notice
 	$(PY) tests/mutate.py
 
-build: $(STAMP)-all ## build notebooks/ from grading/units/
+build: $(STAMP)-all ## build notebooks/ from grading/units/ and record the checksums of data/
 	$(PY) -m kvgrade build
+	$(PY) -m kvlab.checksums --write
 
 bench: $(STAMP)-all ## measure decoding on this machine
 	$(PY) benchmarks/decode.py

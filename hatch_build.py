@@ -21,5 +21,7 @@ class CourseFiles(BuildHookInterface):
         for source, target in INSIDE.items():
             path = Path(self.root) / source
             if not path.exists():
-                raise FileNotFoundError(f"{source} is missing in {self.root}: a wheel without it is not a whole course.")
+                raise FileNotFoundError(
+                    f"{source} is missing in {self.root}: a wheel without it is not a whole course."
+                )
             build_data["force_include"][str(path)] = target

@@ -50,7 +50,7 @@ def execute(options: argparse.Namespace) -> int:
     for finding in report((options.dir or work_dir()).resolve()):
         print(finding, flush=True)
         failed += finding.status == FAIL
-    print("Everything that the course needs is here." if not failed else f"{failed} checks failed; see the arrows above.")
+    print(f"{failed} checks failed; see the arrows above." if failed else "Everything that the course needs is here.")
     return 1 if failed else 0
 
 
@@ -136,7 +136,9 @@ def check_packages() -> Iterator[Finding]:
     ]
     if different:
         names = ", ".join(different[:5]) + (f" and {len(different) - 5} more" if len(different) > 5 else "")
-        yield Finding(WARN, "packages", f"not the tested versions: {names}", f"if something misbehaves: {install_hint()}")
+        yield Finding(
+            WARN, "packages", f"not the tested versions: {names}", f"if something misbehaves: {install_hint()}"
+        )
     if not bad:
         same = sum(name in installed for name in pins) - len(different)
         yield Finding(OK, "packages", f"all {len(needed)} needed ones are here; {same} packages are as pinned")

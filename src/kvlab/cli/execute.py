@@ -62,7 +62,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     except PapermillExecutionError as error:
         executed = json.loads(output.read_text(encoding="utf-8"))["cells"]
         # papermill puts a banner above the failing cell, so look the cell up by its output.
-        failed = next((cell for cell in executed if _has_error(cell)), {})
+        failed: dict[str, Any] = next((cell for cell in executed if _has_error(cell)), {})
         position = source_position(source, failed.get("id"))
         where = f"cell {position}" if position else "an injected cell"
         message = f"{error.ename}: {error.evalue}" if error.evalue else error.ename

@@ -23,7 +23,7 @@ SAMPLE_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """One executed notebook. `peak_mb` is the largest sum of resident memory of the kernel's processes, in 10^6 bytes."""
+    """One executed notebook. `peak_mb`: largest sum of resident memory of the kernel's processes, in 10^6 bytes."""
 
     unit: str
     seconds: float

@@ -1,7 +1,7 @@
 """The learner's folder: copies of the released notebooks, and a record of what was copied.
 
-The record (`.kvlab/manifest.json`) holds, for each notebook, the SHA-256 of the release that was copied. A notebook with
-that hash is unchanged and may be replaced by a newer release; any other one belongs to the learner and is left alone.
+The record (`.kvlab/manifest.json`) holds, for each notebook, the SHA-256 of the release that was copied. A notebook
+with that hash is unchanged and may be replaced by a newer release; any other one is the learner's and is left alone.
 """
 
 import json
@@ -63,7 +63,7 @@ def prepare(work: Path) -> list[str]:
             line = _prepare_one(work / name, release, manifest)
             lines += [line] if line else []
     except OSError as error:
-        raise CommandError(f"Cannot use {work}: {error.strerror or error}. Choose another folder with --dir.") from error
+        raise CommandError(f"Cannot use {work}: {error.strerror or error}. Choose another with --dir.") from error
     manifest.save()
     return lines
 

@@ -1,0 +1,137 @@
+"""`kvlab run`: executes copies, checks parameters first, reports time, memory and the first error."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from helpers import code_cell, write_notebook
+from kvlab.cli.main import main
+
+PARAMETERS = code_cell("p", 'SEED = 0\nFAST = False\nMODEL = "primer"\nRATE = 0.5', tags=["parameters"])
+
+
+@pytest.fixture
+def course(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KVLAB_NOTEBOOKS", str(tmp_path / "notebooks"))
+    return tmp_path
+
+
+def add(course: Path, unit: str, *sources: str, first: dict[str, Any] = PARAMETERS) -> Path:
+    cells = [first, *(code_cell(f"c{n}", source) for n, source in enumerate(sources))]
+    return write_notebook(course / "notebooks" / f"{unit}.ipynb", cells)
+
+
+def run(course: Path, *arguments: str) -> int:
+    return main(["run", "--output", str(course / "out"), *arguments])
+
+
+def printed(course: Path, unit: str) -> str:
+    notebook = json.loads((course / "out" / f"{unit}.ipynb").read_text())
+    outputs = [output for cell in notebook["cells"] for output in cell.get("outputs", [])]
+    return "".join("".join(output.get("text", "")) for output in outputs)
+
+
+def test_parameters_reach_the_kernel_which_is_this_interpreter(
+    course: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = add(course, "01_a", "import sys; print(SEED + 1, FAST, MODEL + '!', RATE * 2, sys.executable)")
+    before = source.read_bytes()
+    assert run(course, "1", "-p", "SEED", "5", "--fast", "-p", "MODEL", "7", "-p", "RATE", "1") == 0
+    assert printed(course, "01_a") == f"6 True 7! 2.0 {sys.executable}\n"
+    assert source.read_bytes() == before
+    out = capsys.readouterr().out
+    assert "01_a" in out and out.split("peak MB")[1].split()[4] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-p", "SEDE", "1"], "No chosen notebook has a parameter 'SEDE'. Parameters: FAST, MODEL, RATE, SEED."),
+        (["-p", "SEED", "one"], "SEED is a whole number, not 'one'"),
+        (["-p", "FAST", "maybe"], "FAST is true or false, not 'maybe'"),
+        (["-p", "RATE", "x"], "RATE is a number, not 'x'"),
+        (["7"], "There is no unit '7'. Units: 01_a."),
+        (["--timeout", "0"], "more than 0 seconds"),
+    ],
+)
+def test_wrong_arguments_stop_before_anything_runs(
+    course: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    add(course, "01_a", "1")
+    assert run(course, *arguments) == 2
+    assert message in capsys.readouterr().err
+    assert not (course / "out").exists()
+
+
+def test_a_damaged_notebook_stops_before_anything_runs(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(course, "01_a", "1")
+    (course / "notebooks" / "02_b.ipynb").write_text("{")
+    assert run(course) == 2
+    assert "02_b.ipynb is damaged" in capsys.readouterr().err
+    assert not (course / "out").exists()
+
+
+def test_the_folder_of_the_release_is_never_written_to(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = add(course, "01_a", "1")
+    before = source.read_bytes()
+    assert main(["run", "--output", str(course / "notebooks")]) == 2
+    assert "holds the released notebooks" in capsys.readouterr().err
+    assert source.read_bytes() == before
+
+
+def test_a_failing_cell_is_named_and_the_others_still_run(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(course, "01_a", "1", "{}['lost']")
+    add(course, "02_b", "import os; os._exit(3)")
+    add(course, "03_c", "print('fine')")
+    assert run(course, "-p", "SEED", "4") == 1
+    captured = capsys.readouterr()
+    assert "01_a: cell 3 (In [4] of the executed copy): KeyError: 'lost'" in captured.err
+    assert "02_b: the kernel died" in captured.err
+    table = {line.split()[0]: line.split()[-1] for line in captured.out.splitlines() if line.startswith("0")}
+    assert table == {"01_a": "failed", "02_b": "failed", "03_c": "ok"}
+    assert printed(course, "03_c") == "fine\n"
+
+
+def test_peak_memory_counts_the_kernel_and_its_children(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hold = "import time; held = b'x' * 200_000_000; time.sleep(1)"
+    add(course, "01_a", f"import subprocess, sys; subprocess.run([sys.executable, '-c', {hold!r}])")
+    assert run(course) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("01_a")]
+    assert 200 < float(line.split()[2]) < 500
+
+
+def test_an_endless_notebook_is_stopped_with_all_its_processes(
+    course: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pid_file = course / "pid"
+    child = f"import subprocess, time; open({str(pid_file)!r}, 'w').write(str(subprocess.Popen(['sleep', '600']).pid))"
+    add(
+        course,
+        "01_a",
+        f"{child}\nwhile True:\n    try:\n        time.sleep(9)\n    except KeyboardInterrupt:\n        pass",
+    )
+    start = time.monotonic()
+    assert run(course, "--timeout", "12") == 1
+    assert time.monotonic() - start < 40
+    assert "not finished after 12 seconds" in capsys.readouterr().err
+    assert not psutil.pid_exists(int(pid_file.read_text()))
+
+
+def test_an_ended_command_takes_its_kernels_along(course: Path) -> None:
+    pid_file = course / "pid"
+    add(course, "01_a", f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+    command = [sys.executable, "-m", "kvlab", "run", "--output", str(course / "out")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.1)
+    process.terminate()
+    assert process.wait(timeout=20) == 143
+    assert not psutil.pid_exists(int(pid_file.read_text()))
