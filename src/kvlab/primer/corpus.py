@@ -454,6 +454,14 @@ def documents(seed: int) -> Iterator[str]:
         yield writer.random.choices(kinds, weights)[0](writer)
 
 
+def binding_documents(seed: int) -> Iterator[str]:
+    """Only documents in which several animals or children have to be told apart."""
+    writer = Writer(seed)
+    near = ((0, 0), (0, 2))
+    while True:
+        yield writer.pick((zoo, friends, zoo))(writer, near)
+
+
 def short_needles(seed: int) -> Iterator[str]:
     """Facts asked about within a few sentences: what a model must see often before it learns to look back."""
     writer = Writer(seed)

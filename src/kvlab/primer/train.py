@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from tqdm import tqdm
 
 from kvlab.config import ModelConfig
-from kvlab.loading import initialise, save
+from kvlab.loading import initialise, load, save
 from kvlab.model import Llama
 from kvlab.paths import data_dir
 from kvlab.primer import dataset, words
@@ -41,10 +41,13 @@ class Recipe:
     seed: int = 0
     short_first: float = 0.35  # share of steps on short rows before packed rows begin
     short_every: int = 8  # after that, every so many steps is one on short rows
+    binding: bool = False  # the short rows are those in which names have to be told apart
 
 
 RECIPES = {
     "target": Recipe(SHAPE, steps=3400),
+    # goes on from the target: long rows keep what it knows, the others teach it whose name is whose
+    "target-finish": Recipe(SHAPE, steps=1000, lr=2.5e-3, seed=1, short_first=0.0, short_every=2, binding=True),
     "draft": Recipe(replace(SHAPE, d_model=96, n_layers=1, n_heads=4, n_kv_heads=2, d_head=24, d_ff=256), steps=2400),
     "mha": Recipe(replace(SHAPE, d_model=128, n_layers=4, n_heads=8, n_kv_heads=8, d_head=16, d_ff=352), steps=2200),
 }
@@ -53,11 +56,12 @@ RECIPES = {
 def batches(corpus: dataset.Corpus, recipe: Recipe) -> Any:
     """(inputs, targets) of every step, (rows, width) each, in a fixed order."""
     rng = np.random.default_rng(recipe.seed)
-    packed, short = _shuffled(corpus.packed, rng), _shuffled(corpus.short, rng)
+    short_rows = corpus.binding if recipe.binding else corpus.short
+    packed, short = _shuffled(corpus.packed, rng), _shuffled(short_rows, rng)
     for step in range(recipe.steps):
         use_short = step < recipe.short_first * recipe.steps or step % recipe.short_every == 0
         source = short if use_short else packed
-        width = (corpus.short if use_short else corpus.packed).shape[1] - 1
+        width = (short_rows if use_short else corpus.packed).shape[1] - 1
         rows = torch.from_numpy(np.stack([next(source) for _ in range(TOKENS_PER_STEP // width)]).astype(np.int64))
         yield rows[:, :-1].clamp(min=0), rows[:, 1:]
 
@@ -196,10 +200,14 @@ def main(argv: list[str] | None = None) -> None:
     recipe = RECIPES[args.what]
     if args.steps:
         recipe = replace(recipe, steps=args.steps)
-    model, record = train(recipe, dataset.build(tokenizer), tokenizer)
-    save(model, args.out / args.what)
-    text = json.dumps({"commit": _commit(), **record}, indent=1)
-    (args.out / args.what / "training.json").write_text(text + "\n")
+    folder = args.out / args.what.removesuffix("-finish")
+    earlier = folder / "training.json"
+    finish = args.what.endswith("-finish")
+    model, record = train(recipe, dataset.build(tokenizer), tokenizer, start_from=load(folder, "cpu") if finish else None)
+    stages = json.loads(earlier.read_text())["stages"] if finish else []
+    save(model, folder)
+    stages.append({"recipe": args.what, "commit": _commit(), **record})
+    (folder / "training.json").write_text(json.dumps({"stages": stages}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
