@@ -128,12 +128,15 @@ def name_ids(tokenizer: Tokenizer) -> set[int]:
 
 
 def train(
-    recipe: Recipe, corpus: dataset.Corpus, tokenizer: Tokenizer, every: int = 200
+    recipe: Recipe, corpus: dataset.Corpus, tokenizer: Tokenizer, every: int = 200, start_from: Llama | None = None
 ) -> tuple[Llama, dict[str, Any]]:
-    """Run a recipe. Returns the model and a record: curve, final figures, seconds."""
+    """Run a recipe from scratch, or go on from a model. Returns the model and a record: curve, figures, seconds."""
     torch.manual_seed(recipe.seed)
     model = Llama(recipe.config)
-    initialise(model, torch.Generator().manual_seed(recipe.seed))
+    if start_from is None:
+        initialise(model, torch.Generator().manual_seed(recipe.seed))
+    else:
+        model.load_state_dict(start_from.state_dict())
     opts, names, curve = optimisers(model, recipe.lr), name_ids(tokenizer), []
     start, paused, smooth = time.perf_counter(), 0.0, float("nan")
     progress = tqdm(batches(corpus, recipe), total=recipe.steps, unit="step", mininterval=10)
