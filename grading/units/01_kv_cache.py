@@ -1,0 +1,677 @@
+# %% [markdown]
+# # 01 · The KV cache: what it is, and why it is exact
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/01_kv_cache.ipynb)
+#
+# *About 100 minutes · 4 cards · 4 exercises, 12 points, and one written question, 3 points*
+#
+# A language model writes one **token** (a piece of text: a word, part of a word, a mark) at a time.
+# To write the next one it needs something about every token before it.
+# This notebook shows what that something is, why it can be stored, what storing it saves, and what it costs.
+#
+# When you have worked through it you can
+#
+# - count the work of generating text with and without a cache, and say which part of it shrinks;
+# - build a KV cache, with the shapes and the errors of a real one;
+# - explain why the **causal mask** makes the cache exact, and show it with numbers;
+# - compute how many bytes a cache takes for any published model, and when it outgrows the weights.
+#
+# You need: Python and numpy, matrix products, and an idea of what attention does. No GPU, no network.
+#
+# Everything runs on the **primer**: a small model (2.5 million parameters) that this course trained on text it made itself, simple stories and
+# first-reader pages such as *mom washed the frame*. It is small enough for a laptop and real enough that a broken cache shows in its text.
+
+# %%
+# On Google Colab this cell fetches the course; anywhere else it does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import pathlib
+    import subprocess
+
+    if not pathlib.Path("kvlab-course").exists():
+        address = "https://github.com/kvlab-course/kvlab"
+        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
+        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True)
+    sys.path.insert(0, "kvlab-course/src")
+
+# %% tags=["parameters"]
+DEVICE = "auto"
+MODEL = "primer"
+FAST = False
+SEED = 0
+
+# %%
+import math
+
+import numpy as np
+import torch
+
+import kvlab
+from kvlab import arithmetic, attention, check, claims, glossary, plots, profiling, published, quiz, scratch, widgets
+from kvlab.cache import GrowingCache, PreallocatedCache
+from kvlab.generate import decode_step, generate_cached, generate_naive, prefill
+
+model = kvlab.load(MODEL, DEVICE)
+exact = kvlab.load(MODEL, "cpu", torch.float64)  # for questions of equality: in float64, ties do not flip by rounding
+PROMPT = "Once there was a brave boy named Felix."
+print(profiling.describe_device(model.device))
+print(f"{MODEL}: {sum(p.numel() for p in model.parameters()):,} parameters, {model.config.n_layers} layers, "
+      f"{model.config.n_heads} query heads, {model.config.n_kv_heads} KV heads, head width {model.config.d_head}")
+
+# %% [markdown]
+# ## Card 1 · Why generation without a cache is slow
+#
+# The model is a function from a sequence of tokens to scores for the next token. Generating is a loop: call the function, choose a token, append it, call again.
+#
+# The **naive loop** hands the *whole* sequence to the model each time. To produce the first token after a prompt of *p* tokens it pushes *p* positions through every layer,
+# for the second *p + 1*, for the third *p + 2*. Nearly all of that was computed in the step before.
+#
+# The **cached loop** does the prompt once, which is called **prefill**. After that each step pushes a single position, the newest token, which is called **decode**.
+# What it needs of the earlier positions, their keys and values, it has kept: that is the **KV cache**.
+
+# %%
+quiz.predict(
+    "A prompt of 1 token, 200 new tokens. The naive loop pushes 20100 positions through the layers. How many does the cached loop push?",
+    options=["200", "201", "20100 / 2"],
+    answer=lambda: str(arithmetic.positions_processed(1, 200, cached=True)),
+    reveal="200: one for the prompt, and one for each of the first 199 new tokens. The 200th token is chosen and never fed back, so its position is never computed.",
+)
+
+# %%
+n_new = 40 if FAST else 120
+naive = generate_naive(exact, PROMPT, n_new)
+cached = generate_cached(exact, PROMPT, n_new)
+prompt_len = len(cached.prompt_ids)
+
+print(PROMPT + cached.text[:160], "...")
+print(f"\nprompt {prompt_len} tokens, {n_new} new tokens")
+print(f"positions pushed through the layers: naive {naive.positions_processed:,}, cached {cached.positions_processed:,}, "
+      f"{naive.positions_processed / cached.positions_processed:.1f} times fewer")
+assert cached.tokens == naive.tokens, "a cache must not change a single token"
+assert naive.positions_processed == arithmetic.positions_processed(prompt_len, n_new, cached=False)
+assert cached.positions_processed == arithmetic.positions_processed(prompt_len, n_new, cached=True)
+
+# %% [markdown]
+# The tokens are the same, all of them. A cache is not an approximation; card 3 shows why.
+#
+# Now the clock. Three loops make the same tokens: the naive one; one whose cache grows by **concatenation**, so that each step copies all of it; and one with a
+# **preallocated** cache that is written in place. Below the clock stands what was counted: **MACs**, multiply–accumulate operations.
+
+# %%
+quiz.predict(
+    "From 64 to 512 new tokens is 8 times as many. By how much does the time of the cached loop grow, roughly?",
+    options=["8 times", "64 times", "512 times"],
+    answer="8 times",
+    reveal="About 8 times: one position per token, each at nearly the same price. The naive loop grows faster than that, since its steps get longer. "
+    "On a small model a step has a fixed price (starting some hundred small operations), so at short lengths the naive loop looks better than its MACs say.",
+)
+
+# %%
+lengths = [16, 64] if FAST else [16, 64, 128, 256, 512]
+start = model.tokenizer.encode("mom")
+
+
+def run_naive(n):
+    generate_naive(model, start, n)
+
+
+def run_cached(n, kind):
+    generate_cached(model, start, n, cache=kind(model.config) if kind is GrowingCache else None)
+
+
+curves = {"naive": {}, "concatenating": {}, "preallocated": {}}
+for n in lengths:
+    loops = {
+        "naive": lambda n=n: run_naive(n),
+        "concatenating": lambda n=n: run_cached(n, GrowingCache),
+        "preallocated": lambda n=n: run_cached(n, PreallocatedCache),
+    }
+    timed = profiling.interleave(loops, repeats=3 if n < 512 else 1, warmup=1 if n < 128 else 0)
+    for name, timing in timed.items():
+        curves[name][n] = timing.median
+    macs = arithmetic.speedup_in_macs(model, len(start), n)
+    print(f"N = {n:3}: " + " · ".join(f"{name} {timing}" for name, timing in timed.items()))
+    print(f"         naive / preallocated: {timed['naive'].median / timed['preallocated'].median:.1f} by the clock, {macs:.1f} in MACs")
+
+plots.lines(
+    {name: (list(points), list(points.values())) for name, points in curves.items()},
+    xlabel="new tokens", ylabel="time (s)", title="Three loops, the same tokens", logx=True, logy=True,
+)
+
+# %% [markdown]
+# *The figure: time against the number of new tokens, both axes logarithmic. The naive curve is the steepest and ends highest; the two cached ones lie close together.
+# On a model this small, copying the cache costs little; at the size of Llama-3 8B it does not, as card 2 counts.*
+#
+# Two laws stand behind the curves. Over a whole generation of *n* tokens, with width *d*:
+#
+# | | linear layers | attention |
+# |---|---|---|
+# | naive | grows as n² · d² | grows as n³ · d |
+# | cached | grows as n · d² | grows as n² · d |
+#
+# So the cached loop is not "linear": attention still reads everything that is stored, at every step. And the cache does not save attention only:
+# most of what it saves is in the linear layers, which no longer see old positions. The next cell counts both.
+
+# %%
+for name, is_cached in (("naive", False), ("cached", True)):
+    print(f"{name:7} growth exponent of attention {arithmetic.attention_growth_exponent(2000, is_cached):.2f}, "
+          f"of the linear layers {arithmetic.linear_growth_exponent(2000, is_cached):.2f}")
+saved = arithmetic.saved_macs("llama-3-8b", 1, 1000)
+print(f"Llama-3 8B, 1000 tokens: {saved['linear_share']:.1%} of the saved MACs are projections and feed-forward, not attention")
+bound_200, bound_2000 = (arithmetic.cache_speedup_bound("llama-3-8b", "a100-80gb", 1, n) for n in (200, 2000))
+print(f"lower bounds of the time on one A100, naive over cached: {bound_200:.2f} at 200 tokens, {bound_2000:.1f} at 2000")
+assert saved["linear_share"] > 0.5
+assert bound_200 < 1.1 < bound_2000
+
+# %% [markdown]
+# The last line surprises most people. At 200 tokens a large GPU needs as long to *read the weights* for one position as for two hundred,
+# so recomputing costs little extra time. The work is wasted from the start; the time is wasted later.
+
+# %% [markdown]
+# ### Exercise: `positions_processed`
+#
+# *10 minutes · difficulty 1 of 5 · 2 points*
+#
+# Everything your answer needs (small functions of your own, further imports) goes into this one cell: only this cell is collected. `math`, `np` and `torch` are there.
+
+# %% exercise="positions_processed" minutes=10 difficulty=1 closed=["kvlab.arithmetic.positions_processed"]
+# exercise: positions_processed
+def positions_processed(prompt_len: int, n_new: int, cached: bool) -> int:
+    """Token positions pushed through the layers to produce n_new tokens after a prompt.
+
+    prompt_len: tokens in the prompt, at least 1.   n_new: tokens to produce, at least 0.
+    cached=False: each new token recomputes the whole sequence so far.
+    cached=True: the prompt is computed once, then one position per token; the last token produced is not fed back.
+    Returns an int; 0 when n_new is 0. prompt_len below 1 or a negative n_new raises ValueError.
+    Closed here: kvlab.arithmetic.positions_processed.
+    """
+    ### BEGIN SOLUTION
+    if prompt_len < 1 or n_new < 0:
+        raise ValueError(f"need prompt_len >= 1 and n_new >= 0, got {prompt_len} and {n_new}")
+    if n_new == 0:
+        return 0
+    if cached:
+        return prompt_len + n_new - 1
+    return n_new * prompt_len + n_new * (n_new - 1) // 2
+    ### END SOLUTION
+
+# %% [markdown] hints="positions_processed"
+# 1. Write down, for a prompt of 3 and 4 new tokens, how many positions each call of the model gets. Do it for both loops.
+# 2. Naive: the calls get 3, 4, 5 and 6 positions. Cached: 3, 1, 1 and 1.
+# 3. The number of calls is the number of new tokens. A loop that adds up is a full answer; a closed form is as good.
+
+# %% check="positions_processed" points=2
+with check.exercise("positions_processed") as t:
+    t.equal(positions_processed(1, 200, False), sum(range(1, 201)), "the naive calls get 1, 2, ..., 200 positions")
+    t.equal(positions_processed(1, 200, True), 200, "the last token is never fed back: prompt_len + n_new - 1")
+    t.equal(positions_processed(5, 3, False), 5 + 6 + 7, "the first call gets the prompt alone, without any new token")
+    t.equal(positions_processed(5, 1, True), 5, "the first new token comes out of prefill, with no decode step")
+    t.equal([positions_processed(7, 0, c) for c in (False, True)], [0, 0], "nothing to produce: nothing to compute")
+    t.raises(ValueError, lambda: positions_processed(0, 3, True), "there must be at least one prompt token")
+    t.raises(ValueError, lambda: positions_processed(3, -1, False), "a negative number of tokens makes no sense")
+
+# %% [markdown]
+# What is said about this elsewhere, next to what we computed. Look at it after your own result.
+
+# %%
+claims.show(card=1)
+
+# %% [markdown]
+# ## Card 2 · What is in the cache
+#
+# For each layer the cache holds two tensors, **K** (keys) and **V** (values), each of shape
+#
+# `(batch, n_kv_heads, length, d_head)`
+#
+# - *per layer*, since each layer makes its own keys and values;
+# - *per KV head*, not per query head. In **grouped-query attention** (GQA) several query heads read one KV head;
+# - *length* grows by one with every token that is fed.
+#
+# There is no third tensor for the queries. A **query** asks "what do I need?" for the position being computed. It is used in its own step and then dropped; the next step makes its own.
+# Keys and values are asked again at every later step.
+
+# %%
+quiz.predict(
+    f"The primer has {model.config.n_heads} query heads and {model.config.n_kv_heads} KV heads. How many heads has K in its cache?",
+    options=[str(model.config.n_heads), str(model.config.n_kv_heads)],
+    answer=str(model.config.n_kv_heads),
+    reveal="As many as there are KV heads. A cache sized by query heads would be larger by the number of query heads that share one.",
+)
+
+# %%
+ids = model.tokenizer.encode(PROMPT)
+cache = PreallocatedCache(model.config, 64, dtype=model.dtype, device=model.device)
+logits = prefill(model, ids, cache)
+print(f"after prefill of {len(ids)} tokens: K of layer 0 {tuple(cache.view(0)[0].shape)}, {cache.nbytes:,} bytes")
+for _ in range(3):
+    token = int(logits.argmax())
+    logits = decode_step(model, token, cache)
+    print(f"fed {model.tokenizer.pieces([token])[0]!r:8}: K of layer 0 {tuple(cache.view(0)[0].shape)}, {cache.nbytes:,} bytes")
+c = model.config
+by_formula = arithmetic.kv_cache_bytes(c.n_layers, c.n_kv_heads, c.d_head, cache.length, bytes_per_value=4)
+print(f"by the formula, float32: {by_formula:,} bytes; reserved for 64 positions: {cache.reserved_bytes:,}")
+assert cache.nbytes == by_formula
+
+# %% [markdown]
+# The stepper below shows the cache of the real model. Type your own text, move the step slider with the mouse or the arrow keys, go back: a step back only cuts rows off.
+
+# %%
+widgets.cache_stepper(model, text="mom washed the frame")
+
+# %% [markdown]
+# *The figure: K of one KV head as a heat map, one row per position, one column per number of the head. After prefill it has a row for every token of the text,
+# each decode step adds one row at the bottom, and no row that is there ever changes.*
+#
+# **Append by copying, or into reserved room?** A tensor cannot grow. Concatenation builds a new one, a row longer, and copies everything held so far, so over *n* steps it moves 1 + 2 + … + n rows.
+# A preallocated cache writes each row once and pays with reserved room. Real servers reserve small pages; that is notebook 03.
+
+# %%
+per_token = arithmetic.kv_bytes_per_token("llama-3-8b")
+n = 4096
+copied = arithmetic.concat_bytes_copied(n, per_token)
+print(f"Llama-3 8B, fp16: {per_token:,} bytes per token")
+print(f"{n} appends write {arithmetic.format_bytes(n * per_token)} in place and {arithmetic.format_bytes(copied)} by concatenation, {copied / (n * per_token):,.0f} times as much")
+
+# %% [markdown]
+# ### Exercise: `KVCache`
+#
+# *30 minutes · difficulty 3 of 5 · 4 points*
+#
+# A preallocated cache for one sequence, in numpy. Only this cell is collected.
+
+# %% exercise="KVCache" minutes=30 difficulty=3 closed=["kvlab.cache.PreallocatedCache", "kvlab.cache.GrowingCache"]
+# exercise: KVCache
+class KVCache:
+    """K and V of one sequence, room for max_len positions in every layer, reserved at once.
+
+    Layers fill up one after the other, so for a moment they have different lengths.
+    Every error is a ValueError and leaves the cache as it was.
+    Closed here: kvlab.cache.PreallocatedCache, kvlab.cache.GrowingCache.
+    """
+
+    def __init__(self, n_layers: int, n_kv_heads: int, max_len: int, d_head: int) -> None:
+        """Reserve room. The dtype is yours to choose (float32 or float64)."""
+        ### BEGIN SOLUTION
+        self._k = np.zeros((n_layers, n_kv_heads, max_len, d_head))
+        self._v = np.zeros_like(self._k)
+        self._lengths = [0] * n_layers
+        ### END SOLUTION
+
+    def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> None:
+        """Store n new positions of one layer; k and v have shape (n_kv_heads, n, d_head).
+
+        A layer that does not exist (negative ones too), a wrong shape, or too little room raises ValueError.
+        """
+        ### BEGIN SOLUTION
+        if not 0 <= layer < len(self._lengths):
+            raise ValueError(f"there is no layer {layer}: layers are 0 to {len(self._lengths) - 1}")
+        n_kv_heads, max_len, d_head = self._k.shape[1:]
+        k, v = np.asarray(k), np.asarray(v)
+        if k.ndim != 3 or k.shape != v.shape or k.shape[::2] != (n_kv_heads, d_head):
+            raise ValueError(f"k and v must be ({n_kv_heads}, n, {d_head}), got {k.shape} and {v.shape}")
+        first = self._lengths[layer]
+        last = first + k.shape[1]
+        if last > max_len:
+            raise ValueError(f"{first} of {max_len} positions are taken, {k.shape[1]} more do not fit")
+        self._k[layer, :, first:last] = k
+        self._v[layer, :, first:last] = v
+        self._lengths[layer] = last
+        ### END SOLUTION
+
+    def view(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
+        """(k, v) of one layer, the filled part: (n_kv_heads, length, d_head) each, without a copy.
+
+        Views of the same layer share memory, also before and after an append.
+        """
+        ### BEGIN SOLUTION
+        if not 0 <= layer < len(self._lengths):
+            raise ValueError(f"there is no layer {layer}: layers are 0 to {len(self._lengths) - 1}")
+        filled = self._lengths[layer]
+        return self._k[layer, :, :filled], self._v[layer, :, :filled]
+        ### END SOLUTION
+
+    def length(self, layer: int) -> int:
+        """Positions held by one layer."""
+        ### BEGIN SOLUTION
+        if not 0 <= layer < len(self._lengths):
+            raise ValueError(f"there is no layer {layer}: layers are 0 to {len(self._lengths) - 1}")
+        return self._lengths[layer]
+        ### END SOLUTION
+
+    def truncate(self, length: int) -> None:
+        """Cut every layer to min(its length, length): what comes later is forgotten.
+
+        A negative length, or one larger than the length of every layer, raises ValueError.
+        """
+        ### BEGIN SOLUTION
+        if length < 0 or length > max(self._lengths):
+            raise ValueError(f"can keep between 0 and {max(self._lengths)} positions, not {length}")
+        self._lengths = [min(held, length) for held in self._lengths]
+        ### END SOLUTION
+
+# %% [markdown] hints="KVCache"
+# 1. Reserve one array for K and one for V with an axis for the layers, and remember one length per layer. Nothing else is state.
+# 2. In `append`, check everything first, the room too, and write only when all of it is fine. Then a failed call cannot leave half a write behind.
+# 3. A slice of a numpy array is a view: it shares memory. Fancy indexing and `concatenate` copy. `truncate` only changes lengths.
+
+# %% check="KVCache" points=4
+with check.exercise("KVCache") as t:
+    rng = np.random.default_rng(1)
+    rows = [rng.normal(size=(2, n, 4)) for n in (3, 1, 2)]
+    everything = np.concatenate(rows, axis=1)
+    kv = KVCache(2, 2, 6, 4)
+    t.equal([kv.length(0), kv.length(1)], [0, 0], "a new cache is empty")
+    kv.append(0, rows[0], -rows[0])
+    t.equal([kv.length(0), kv.length(1)], [3, 0], "each layer has a length of its own")
+    first, _ = kv.view(0)
+    kv.append(0, rows[1], -rows[1])
+    k, v = kv.view(0)
+    t.shares_memory(first, k, "view must return a slice of the reserved room, not a copy")
+    t.close(k, everything[:, :4], "view returns the filled part, in the order of the appends")
+    t.close(v, -everything[:, :4], "v is stored beside k, not instead of it")
+    t.raises(ValueError, lambda: kv.append(0, np.ones((2, 3, 4)), np.ones((2, 3, 4))), "4 + 3 positions do not fit into 6")
+    t.close(kv.view(0)[0], everything[:, :4], "a failed append must leave the cache as it was")
+    kv.append(0, rows[2], -rows[2])
+    kv.append(1, rows[0], rows[0])
+    t.close(kv.view(0)[0], everything, "the last free position can be used")
+    kv.truncate(4)
+    t.equal([kv.length(0), kv.length(1)], [4, 3], "truncate cuts every layer to min(its length, length)")
+    kv.append(0, rows[1] + 9, rows[1])
+    t.close(kv.view(0)[0][:, 4:], rows[1] + 9, "after truncate the next append goes where the cut was")
+    t.raises(ValueError, lambda: kv.truncate(6), "6 is larger than every layer's length")
+    t.raises(ValueError, lambda: kv.truncate(-1), "a negative length is no length")
+    t.raises(ValueError, lambda: kv.view(-1), "negative layers are not layers: numpy would take the last one")
+    t.raises(ValueError, lambda: kv.append(0, np.ones((1, 1, 4)), np.ones((1, 1, 4))), "one head would be broadcast to both")
+
+# %%
+claims.show(card=2)
+
+# %% [markdown]
+# ## Card 3 · The causal mask is the proof
+#
+# Why may we keep K and V of a position for good? Not because its token "has already been generated". The reason is the **causal mask**: position *i* may look at positions up to *i*, never beyond.
+# So nothing that is computed at position *i*, in any layer, depends on a later token. Append as many tokens as you like; K and V of position *i* stay what they were.
+#
+# Take the mask away and the argument falls: in layer 0 the key of a token depends on that token alone, but from layer 1 on it depends on everything that the position looked at.
+
+# %%
+quiz.predict(
+    "We append one token to a sequence, without a causal mask. In which layers do the keys of the earlier positions change?",
+    options=["in none", "in all layers", "in all but layer 0"],
+    answer="in all but layer 0",
+    reveal="Layer 0 makes its keys from the token alone, so they stay. Its output mixes all positions, and layer 1 makes its keys from that.",
+)
+
+# %%
+toy = scratch.random_decoder(n_layers=4, seed=SEED)  # about a hundred lines of numpy, made to be read: kvlab/scratch.py
+sequence = [3, 17, 42, 8, 21, 5]
+with_mask = scratch.key_drift(toy, sequence, mask=True)
+without_mask = scratch.key_drift(toy, sequence, mask=False)
+print("largest change of an earlier key when one token is appended")
+for layer, (masked, unmasked) in enumerate(zip(with_mask, without_mask, strict=True)):
+    print(f"  layer {layer}: with the mask {masked:.1e}, without it {unmasked:.3f}")
+assert max(with_mask) < 1e-12, "only rounding in float64"
+assert without_mask[0] < 1e-12 < 0.01 < min(without_mask[1:])
+
+# %% [markdown]
+# With the mask, what is left is the rounding of float64 (numpy may add in another order when there is one row more). Without it the keys move by a visible amount: a cache would be **stale**.
+#
+# In decode the mask seems to be gone: one query, and every stored key is allowed. It is not gone, it has become a property of the data: *a cache holds only the past*.
+# When several new positions arrive at once on a filled cache (a chunk), the mask is back, and its triangle must sit at the **bottom right**.
+
+# %%
+print(attention.causal_mask(3, 5).int())
+plots.heatmap(
+    attention.attention_weights(torch.ones(3, 4), torch.ones(5, 4), attention.causal_mask(3, 5)).numpy(),
+    row_labels=["query 2", "query 3", "query 4"], col_labels=[f"key {i}" for i in range(5)],
+    title="3 new queries, 5 keys", xlabel="keys: 2 cached, 3 new", ylabel="new positions", value_label="attention weight",
+)
+
+# %% [markdown]
+# *The figure: attention weights of three new queries over five keys, all scores equal. Query 2 spreads over keys 0 to 2, query 3 over keys 0 to 3, query 4 over all five.
+# Had the triangle sat at the top left, query 2 would have seen key 0 only.*
+
+# %% [markdown]
+# ### Exercise: `cached_attention`
+#
+# *25 minutes · difficulty 3 of 5 · 4 points*
+#
+# Attention of the newest positions over everything that is cached. Only this cell is collected.
+
+# %% exercise="cached_attention" minutes=25 difficulty=3 closed=["kvlab.attention.cached_attention", "kvlab.attention.causal_attention", "torch.nn.functional.scaled_dot_product_attention"]
+# exercise: cached_attention
+def cached_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Causal attention of the last n_q positions over n_k cached ones, the new ones included.
+
+    q: (H, n_q, d), the queries of the LAST n_q of the n_k positions.   k, v: (H, n_k, d).
+    Scores are scaled by 1/sqrt(d). Query i is position n_k - n_q + i and sees that position and those before it.
+    Returns (H, n_q, d), float; the inputs stay as they are. n_q > n_k raises ValueError.
+    Closed here: kvlab.attention.cached_attention, kvlab.attention.causal_attention,
+    torch.nn.functional.scaled_dot_product_attention.
+    """
+    ### BEGIN SOLUTION
+    n_q, n_k, width = q.shape[1], k.shape[1], q.shape[2]
+    if n_q > n_k:
+        raise ValueError(f"{n_q} queries cannot be the last of {n_k} positions")
+    dots = q @ k.swapaxes(1, 2) / math.sqrt(width)
+    visible = np.tril(np.ones((n_q, n_k), dtype=bool), k=n_k - n_q)
+    dots = np.where(visible, dots, -np.inf)
+    weights = np.exp(dots - dots.max(axis=-1, keepdims=True))
+    return weights / weights.sum(axis=-1, keepdims=True) @ v
+    ### END SOLUTION
+
+# %% [markdown] hints="cached_attention"
+# 1. Do it first for n_q = 1: every key is visible, so there is no mask at all. Scores, softmax over the keys, weighted sum of the values.
+# 2. For n_q > 1 write down which keys each query may see when n_q = 2 and n_k = 5. The diagonal is shifted; by how much?
+# 3. `np.tril` has an argument for the shift. Put minus infinity where a key is hidden, and subtract the row's largest score before `exp`.
+
+# %% check="cached_attention" points=4
+def attention_by_loop(q, k, v):
+    """One head, one query, one key at a time."""
+    n_heads, n_q, d = q.shape
+    n_k = k.shape[1]
+    out = np.zeros(q.shape)
+    for h in range(n_heads):
+        for i in range(n_q):
+            last = n_k - n_q + i
+            weights = [math.exp(q[h, i] @ k[h, j] / math.sqrt(d)) for j in range(last + 1)]
+            for j, weight in enumerate(weights):
+                out[h, i] += weight / sum(weights) * v[h, j]
+    return out
+
+
+with check.exercise("cached_attention") as t:
+    rng = np.random.default_rng(2)
+    q, k, v = rng.normal(size=(3, 1, 8)), rng.normal(size=(3, 6, 8)), rng.normal(size=(3, 6, 8))
+    before = q.copy(), k.copy(), v.copy()
+    t.close(cached_attention(q, k, v), attention_by_loop(q, k, v), "one query: scores divided by sqrt(d), softmax over the keys")
+    t.unchanged(before, (q, k, v), "cached_attention must not change its inputs")
+    q = rng.normal(size=(3, 6, 8))
+    t.close(cached_attention(q, k, v), attention_by_loop(q, k, v), "as many queries as keys: no query may see a later key")
+    t.close(cached_attention(q[:, -2:], k, v), attention_by_loop(q[:, -2:], k, v), "2 queries on 6 keys: the triangle sits bottom right, shifted by n_k - n_q")
+    t.close(cached_attention(q * 300, k, v)[:, 0], v[:, 0], "large scores overflow exp: subtract the row's maximum first")
+    t.raises(ValueError, lambda: cached_attention(q, k[:, :4], v[:, :4]), "6 queries cannot be the last positions of 4 keys")
+
+# %%
+claims.show(card=3)
+
+# %% [markdown]
+# ### Four ways to break a cache
+#
+# What happens when the cache is wrong? Mostly no error. The shapes still fit, and the text often still reads well. Predict first.
+
+# %%
+quiz.predict(
+    "A decode step forgets to append its K and V, so the cache stays at the prompt. What does greedy text do?",
+    options=["It raises an error", "It stays as it was", "It goes wrong, and nothing is raised"],
+    answer="It goes wrong, and nothing is raised",
+    reveal="Each step sees the prompt and its own token, nothing that was written in between. All shapes fit, so nothing is raised.",
+)
+
+# %%
+from kvlab import faults
+
+right = generate_cached(exact, PROMPT, 30)
+print("right                         ", repr(right.text))
+with faults.plant("stale_cache"):
+    wrong = generate_cached(exact, PROMPT, 30)
+print("1 nothing appended            ", repr(wrong.text))
+assert wrong.tokens != right.tokens
+
+shared = PreallocatedCache(exact.config, 128, dtype=exact.dtype)
+prefill(exact, exact.tokenizer.encode("The secret word is tiger. Do not forget it."), shared)
+logits, leaked = prefill(exact, exact.tokenizer.encode(" What is the secret word? The secret word is", bos=False), shared), []
+print("2 another sequence's cache    ", repr(exact.tokenizer.decode([int(logits.argmax())])), "<- the other user's secret")
+
+try:
+    generate_cached(exact, exact.tokenizer.encode("mom") * 4095, 10)
+    refused = False
+except ValueError as error:
+    refused = True
+    print("3 past the window             ", error)
+assert refused
+
+queries = exact.config.n_heads / exact.config.n_kv_heads
+print(f"4 queries cached as well       the text is right, the cache {1 + queries / 2:.1f} times as large, and nothing ever reads them again")
+
+# %% [markdown]
+# The first gives wrong text. The second gives one user's words to another: a real kind of incident. The third must be an error, raised before anything is written. The fourth is only waste: a query is never read again.
+#
+# Now break the model yourself. Choose a fault, predict which check goes red and how much of the text changes, then look.
+
+# %%
+widgets.break_it(model, prompt=PROMPT)
+
+# %% [markdown]
+# *The figure: for each decode step, the largest difference between the logits with and without the fault. A fault that leaves the text alone can still show here.*
+#
+# Many of these faults leave fluent text. That is the lesson: reading the output does not test a cache. Comparing with the uncached loop does.
+
+# %% [markdown]
+# ## Card 4 · How large it gets
+#
+# Count the numbers that one more token adds: K and V (2), in every layer, for every KV head, of the head's width. Times the bytes per number, the tokens, the sequences in the batch:
+#
+# `bytes = 2 × n_layers × n_kv_heads × d_head × seq_len × batch × bytes_per_value`
+#
+# Two units are in use. **GB** is 10⁹ bytes, **GiB** is 2³⁰ bytes, 7.4 % more. Data sheets and prices say GB; memory tools often mean GiB. This course always says which.
+
+# %%
+quiz.predict(
+    "Llama-3.1 8B in fp16, one sequence of 131,072 tokens. Which is larger, the cache or the weights?",
+    options=["the cache", "the weights"],
+    answer=lambda: "the cache" if arithmetic.kv_to_weights("llama-3.1-8b", 131_072) > 1 else "the weights",
+    reveal="The cache, but only just: 17.18 GB against 16.06 GB. At half the length it is the other way round.",
+)
+
+# %%
+for seq_len in (4_096, 32_768, 131_072):
+    print(f"llama-3.1-8b   {seq_len:>7,} tokens: cache {arithmetic.format_bytes(arithmetic.kv_bytes('llama-3.1-8b', seq_len))}")
+print(f"llama-3.1-8b   weights, 2 bytes each: {arithmetic.format_bytes(arithmetic.weight_bytes('llama-3.1-8b'))}")
+print(f"               cache = weights at {arithmetic.crossover_tokens('llama-3.1-8b'):,.0f} tokens\n")
+assert arithmetic.kv_bytes("llama-3.1-8b", 131_072) == 16 * 2**30
+print(f"{'model':18}{'how it stores K and V':34}{'bytes per token':>16}{'at 131,072 tokens':>24}")
+for name, kind in (
+    ("llama-2-7b", "32 KV heads (MHA)"), ("llama-3.1-8b", "8 KV heads (GQA)"), ("gpt-3-175b", "96 KV heads (MHA)"),
+    ("deepseek-v3", "one latent row a layer (MLA)"), ("mistral-7b-v0.1", "all layers a window of 4096"), ("gemma-3-27b", "5 of 6 layers a window"),
+):
+    size = arithmetic.kv_bytes(name, 131_072)
+    print(f"{name:18}{kind:34}{arithmetic.kv_bytes_per_token(name):>16,}{arithmetic.gb(size):>13.1f} GB{arithmetic.gib(size):>6.1f} GiB")
+print("(arithmetic: not every model accepts so long a context)")
+
+# %% [markdown]
+# Sharing KV heads divides the cache: 8 instead of 32 makes it four times smaller for the 8B model, eight times smaller for the 70B one, which has 64 query heads.
+# A **window** layer keeps only the newest positions; a **latent** cache (MLA) stores one compressed row per layer from which all heads are rebuilt. Notebook 03 builds these.
+#
+# The calculator answers: *does it fit?*
+
+# %%
+widgets.kv_calculator("llama-3.1-8b", seq_len=8192, batch=1, bits=16)
+
+# %% [markdown]
+# *The figure: two bars, the cache and the weights of the chosen model, in GB. With more tokens or sequences the first bar grows; the second one only follows the model.*
+
+# %% [markdown]
+# ### Exercise: `kv_cache_bytes`
+#
+# *10 minutes · difficulty 1 of 5 · 2 points*
+
+# %% exercise="kv_cache_bytes" minutes=10 difficulty=1 closed=["kvlab.arithmetic.kv_cache_bytes"]
+# exercise: kv_cache_bytes
+def kv_cache_bytes(
+    n_layers: int, n_kv_heads: int, d_head: int, seq_len: int, batch: int = 1, bytes_per_value: float = 2
+) -> float:
+    """Bytes of K and V for `batch` sequences of `seq_len` tokens each.
+
+    bytes_per_value may be fractional: 0.5 stands for 4-bit numbers. The result is not rounded (int or float).
+    A negative argument raises ValueError. Zero tokens take zero bytes.
+    Closed here: kvlab.arithmetic.kv_cache_bytes.
+    """
+    ### BEGIN SOLUTION
+    factors = (n_layers, n_kv_heads, d_head, seq_len, batch, bytes_per_value)
+    if min(factors) < 0:
+        raise ValueError(f"sizes cannot be negative, got {factors}")
+    return 2 * math.prod(factors)
+    ### END SOLUTION
+
+# %% [markdown] hints="kv_cache_bytes"
+# 1. Start with one token in one layer: how many numbers are stored for it?
+# 2. K and V are two tensors of the same size. Everything else is a factor.
+# 3. Multiply all six factors and the 2. Do not convert to int: 4-bit values make halves.
+
+# %% check="kv_cache_bytes" points=2
+with check.exercise("kv_cache_bytes") as t:
+    stored = sum(1 for _layer in range(3) for _tensor in "KV" for _head in range(2) for _token in range(5) for _number in range(4))
+    t.equal(kv_cache_bytes(3, 2, 4, 5), stored * 2, "both K and V, in every layer and KV head, two bytes each")
+    t.equal(kv_cache_bytes(32, 8, 128, 131_072), 16 * 2**30, "Llama-3.1 8B at 131,072 tokens takes 16 GiB in fp16")
+    t.equal(kv_cache_bytes(32, 8, 128, 4096, batch=3), 3 * 512 * 2**20, "each sequence of the batch has a cache of its own")
+    t.close(kv_cache_bytes(1, 1, 1, 3, 1, 0.25), 1.5, "do not round: bytes_per_value may be fractional")
+    t.equal(kv_cache_bytes(4, 4, 4, 0), 0, "no tokens, no bytes")
+    t.raises(ValueError, lambda: kv_cache_bytes(4, 4, 4, -1), "a negative length makes no sense")
+    t.raises(ValueError, lambda: kv_cache_bytes(-4, -4, 4, 1), "two negatives would multiply to a positive: check each")
+
+# %%
+claims.show(card=4)
+
+# %% [markdown] manual="which_may_share" points=3
+# ### In your own words
+#
+# **Question.** Two requests reach a server. Both begin with the same 500-token instruction; then they differ. May they share K and V of the first 500 positions? Would that still hold for a model
+# whose instruction part is read *without* a causal mask, every instruction token seeing every other one and nothing after it? And when the instruction is moved behind a date of three tokens? Give the reason each time, in three to six sentences.
+#
+# ### BEGIN SOLUTION
+# Yes: with a causal mask K and V of position i depend on tokens 0 to i only, and those are equal (1 point).
+# Also yes: inside the instruction everything sees everything, but nothing in it sees what differs later, so its K and V are still a function of the instruction alone; it could only not be extended token by token (1 point).
+# No: every position moves by three and every position now sees the date, so K (through RoPE and through what it attends to) and V differ from layer 1 on; only an equal prefix from position 0 can be shared (1 point).
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Check what you know
+#
+# Five questions, ungraded. A wrong option explains itself.
+
+# %%
+quiz.show("01_kv_cache")
+
+# %%
+glossary.show(["token", "prefill", "decode", "KV cache", "query", "key", "value", "causal mask", "KV head", "GQA", "MQA", "MLA", "window", "RoPE", "MAC", "GB", "GiB"])
+
+# %% [markdown]
+# ## Recap
+#
+# - A generation is a loop of one-token steps. Without a cache each step repeats all earlier ones.
+# - The cache keeps K and V per layer, KV head and position. Queries are used once and never stored.
+# - It is exact because the causal mask makes K and V of a position independent of everything later.
+# - It turns n² · d² into n · d² in the linear layers and n³ · d into n² · d in attention. It does not make attention free.
+# - It takes `2 × layers × KV heads × head width × tokens × batch × bytes`, and it can outgrow the weights.
+# - A broken cache is usually silent. Test it against the uncached loop.
+#
+# **Where this lives in real engines** (read in November 2026)
+#
+# | part | transformers 5.24 | vLLM (v1) | llama.cpp |
+# |---|---|---|---|
+# | the cache | `cache_utils.py`: `DynamicCache` (concatenates), `StaticCache` (preallocated) | `v1/core/kv_cache_manager.py`: pages, not one tensor | `src/llama-kv-cache.cpp`: cells in one buffer |
+# | the loop | `generation/utils.py`: `_sample` | `v1/engine/core.py`: `step` | `src/llama-context.cpp`: `decode` |
+#
+# **Next:** notebook 02 takes the two phases apart: why prefill is limited by arithmetic and decode by memory, and what a scheduler makes of it.
