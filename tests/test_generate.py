@@ -94,6 +94,16 @@ def test_stops_at_the_end_token(draft: Llama) -> None:
     assert "<|eos|>" not in run.text
 
 
+@pytest.mark.parametrize("loop", [generate_naive, generate_cached])
+def test_the_end_token_can_be_ignored(draft: Llama, loop) -> None:  # type: ignore[no-untyped-def]
+    ended = loop(draft, "mom", 300)
+    assert (ended.stopped_by, len(ended.tokens) < 300) == ("eos", True)
+    run = loop(draft, "mom", 300, ignore_eos=True)
+    assert (run.stopped_by, len(run.tokens)) == ("length", 300)
+    assert run.tokens[: len(ended.tokens)] == ended.tokens
+    assert "<|eos|>" not in run.text
+
+
 @pytest.mark.parametrize("stop", [[". "], ["ver", "x"], ["e q"], ["never there"]])
 def test_stop_strings_cut_the_text(draft: Llama, stop: list[str]) -> None:
     free = generate_cached(draft, PROMPT, 40)

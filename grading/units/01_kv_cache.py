@@ -113,11 +113,11 @@ start = model.tokenizer.encode("mom")
 
 
 def run_naive(n):
-    generate_naive(model, start, n)
+    generate_naive(model, start, n, ignore_eos=True)
 
 
 def run_cached(n, kind):
-    generate_cached(model, start, n, cache=kind(model.config) if kind is GrowingCache else None)
+    generate_cached(model, start, n, cache=kind(model.config) if kind is GrowingCache else None, ignore_eos=True)
 
 
 curves = {"naive": {}, "concatenating": {}, "preallocated": {}}

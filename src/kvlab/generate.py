@@ -50,8 +50,12 @@ def generate_naive(
     max_new: int = 64,
     settings: sampling.SamplingSettings = GREEDY,
     stop: Sequence[str] = (),
+    ignore_eos: bool = False,
 ) -> Generation:
-    """Generate without a cache: every token pushes the whole sequence through every layer again."""
+    """Generate without a cache: every token pushes the whole sequence through every layer again.
+
+    `ignore_eos` goes on after the end token, for runs that must have one length.
+    """
     result = Generation(prompt_ids(model, prompt, max_new))
     text = text_stream(model, stop)
     held: list[int] = []
@@ -61,7 +65,7 @@ def generate_naive(
         result.positions_processed += len(held)
         return model(as_tensor(model, held), last_only=True)[-1]
 
-    return _drain(_loop(model, result, next_logits, max_new, settings, text))
+    return _drain(_loop(model, result, next_logits, max_new, settings, text, ignore_eos))
 
 
 @torch.no_grad()
@@ -72,12 +76,14 @@ def generate_cached(
     settings: sampling.SamplingSettings = GREEDY,
     stop: Sequence[str] = (),
     cache: KVCache | None = None,
+    ignore_eos: bool = False,
 ) -> Generation:
     """Generate with a KV cache: the prompt once (prefill), then one position per token (decode).
 
     `cache` may be any empty cache of this model; by default one just large enough is made.
+    `ignore_eos` goes on after the end token, for runs that must have one length.
     """
-    return _drain(_cached(model, prompt, max_new, settings, stop, cache))
+    return _drain(_cached(model, prompt, max_new, settings, stop, cache, ignore_eos))
 
 
 def stream(
@@ -111,6 +117,7 @@ def _cached(
     settings: sampling.SamplingSettings,
     stop: Sequence[str],
     cache: KVCache | None,
+    ignore_eos: bool = False,
 ) -> Iterator[Piece | Generation]:
     ids = prompt_ids(model, prompt, max_new)
     if cache is None:
@@ -131,7 +138,7 @@ def _cached(
         result.positions_processed += len(new)
         return decode_step(model, new[0], held) if held.length else prefill(model, new, held)
 
-    return _loop(model, result, next_logits, max_new, settings, text)
+    return _loop(model, result, next_logits, max_new, settings, text, ignore_eos)
 
 
 def prefill(model: Llama, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
@@ -151,6 +158,7 @@ def _loop(
     max_new: int,
     settings: sampling.SamplingSettings,
     text: TextStream,
+    ignore_eos: bool,
 ) -> Iterator[Piece | Generation]:
     """Choose, stop or go on. Yields a piece for each token, then the finished result."""
     tokenizer = model.tokenizer
@@ -164,7 +172,7 @@ def _loop(
         new = [token]
         shown = ""
         if tokenizer is not None and token == tokenizer.eos_id:
-            result.stopped_by = "eos"
+            result.stopped_by = "length" if ignore_eos else "eos"
         elif tokenizer is not None:
             shown = text.push(tokenizer.token_bytes(token))
             if text.stopped:

@@ -462,6 +462,13 @@ def binding_documents(seed: int) -> Iterator[str]:
         yield writer.pick((zoo, friends, zoo))(writer, near)
 
 
+def long_needles(seed: int) -> Iterator[str]:
+    """Facts asked about once, after a middle of up to 400 tokens."""
+    writer = Writer(seed)
+    while True:
+        yield writer.pick((animal_name, animal_name, secret))(writer, ((32, 42), (38, 52)))
+
+
 def short_needles(seed: int) -> Iterator[str]:
     """Facts asked about within a few sentences: what a model must see often before it learns to look back."""
     writer = Writer(seed)

@@ -16,7 +16,7 @@ from kvlab.tokenizer import Tokenizer
 SPECIAL = ("<|bos|>", "<|eos|>", "<|user|>", "<|assistant|>")
 BOS, EOS = 0, 1
 IGNORED = -1  # a target that no loss is taken for
-TRAIN_SEED, NEEDLE_SEED, HELD_OUT_SEED, BINDING_SEED = 1, 2, 3, 4
+TRAIN_SEED, NEEDLE_SEED, HELD_OUT_SEED, BINDING_SEED, LONG_SEED = 1, 2, 3, 4, 5
 Rows = NDArray[np.int16]
 
 
@@ -27,6 +27,7 @@ class Corpus:
     packed: Rows  # (n, 513): whole documents side by side
     short: Rows  # (n, 97): one document a row
     binding: Rows  # (n, 97): several documents of names to be told apart in a row
+    long: Rows  # (n, 513): facts asked about after a long middle
     held_out: Rows  # (n, 513)
     sha256: str  # of the training documents
 
@@ -57,6 +58,7 @@ def build(tokenizer: Tokenizer, n_documents: int = 50_000, n_needles: int = 20_0
         packed=pack(documents, 513, seed=0),
         short=one_per_row([*documents[: 2 * n_needles], *needles], 97),
         binding=pack(encode(tokenizer, islice(corpus.binding_documents(BINDING_SEED), n_needles)), 97, seed=0),
+        long=one_per_row(encode(tokenizer, islice(corpus.long_needles(LONG_SEED), n_needles // 10)), 513),
         held_out=pack(held_out, 513, seed=0),
         sha256=hashlib.sha256("\n".join(texts).encode()).hexdigest(),
     )

@@ -42,12 +42,16 @@ class Recipe:
     short_first: float = 0.35  # share of steps on short rows before packed rows begin
     short_every: int = 8  # after that, every so many steps is one on short rows
     binding: bool = False  # the short rows are those in which names have to be told apart
+    long_every: int = 0  # every so many steps is one on long needles; 0 is never
 
 
 RECIPES = {
     "target": Recipe(SHAPE, steps=3400),
     # goes on from the target: long rows keep what it knows, the others teach it whose name is whose
     "target-finish": Recipe(SHAPE, steps=1000, lr=2.5e-3, seed=1, short_first=0.0, short_every=2, binding=True),
+    "target-long": Recipe(
+        SHAPE, steps=280, lr=1.5e-3, seed=2, short_first=0.0, short_every=4, binding=True, long_every=2
+    ),
     "draft": Recipe(replace(SHAPE, d_model=96, n_layers=1, n_heads=4, n_kv_heads=2, d_head=24, d_ff=256), steps=2400),
     "mha": Recipe(replace(SHAPE, d_model=128, n_layers=4, n_heads=8, n_kv_heads=8, d_head=16, d_ff=352), steps=2200),
 }
@@ -56,14 +60,22 @@ RECIPES = {
 def batches(corpus: dataset.Corpus, recipe: Recipe) -> Any:
     """(inputs, targets) of every step, (rows, width) each, in a fixed order."""
     rng = np.random.default_rng(recipe.seed)
-    short_rows = corpus.binding if recipe.binding else corpus.short
-    packed, short = _shuffled(corpus.packed, rng), _shuffled(short_rows, rng)
+    rows = {
+        "packed": corpus.packed,
+        "short": corpus.binding if recipe.binding else corpus.short,
+        "long": corpus.long,
+    }
+    sources = {kind: _shuffled(rows[kind], rng) for kind in rows}
     for step in range(recipe.steps):
-        use_short = step < recipe.short_first * recipe.steps or step % recipe.short_every == 0
-        source = short if use_short else packed
-        width = (short_rows if use_short else corpus.packed).shape[1] - 1
-        rows = torch.from_numpy(np.stack([next(source) for _ in range(TOKENS_PER_STEP // width)]).astype(np.int64))
-        yield rows[:, :-1].clamp(min=0), rows[:, 1:]
+        kind = "packed"
+        if step < recipe.short_first * recipe.steps or step % recipe.short_every == 0:
+            kind = "short"
+        elif recipe.long_every and step % recipe.long_every == 1:
+            kind = "long"
+        width = rows[kind].shape[1] - 1
+        part = np.stack([next(sources[kind]) for _ in range(TOKENS_PER_STEP // width)])
+        batch = torch.from_numpy(part.astype(np.int64))
+        yield batch[:, :-1].clamp(min=0), batch[:, 1:]
 
 
 def _shuffled(rows: dataset.Rows, rng: np.random.Generator) -> Any:
@@ -203,9 +215,9 @@ def main(argv: list[str] | None = None) -> None:
     recipe = RECIPES[args.what]
     if args.steps:
         recipe = replace(recipe, steps=args.steps)
-    folder = args.out / args.what.removesuffix("-finish")
+    folder = args.out / args.what.split("-")[0]
     earlier = folder / "training.json"
-    finish = args.what.endswith("-finish")
+    finish = "-" in args.what  # such a recipe goes on from what an earlier one has saved
     model, record = train(recipe, dataset.build(tokenizer), tokenizer, start_from=load(folder, "cpu") if finish else None)
     stages = json.loads(earlier.read_text())["stages"] if finish else []
     save(model, folder)
