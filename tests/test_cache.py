@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 from kvlab.cache import GrowingCache, PreallocatedCache
 from kvlab.config import ModelConfig
-from kvlab.model import Llama
 from kvlab.loading import random_model
+from kvlab.model import Llama
 
-CONFIG = ModelConfig(
-    vocab_size=40, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_head=6, d_ff=24, max_len=32
-)
+CONFIG = ModelConfig(vocab_size=40, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_head=6, d_ff=24, max_len=32)
 KINDS = [GrowingCache, PreallocatedCache]
 
 
@@ -25,7 +23,9 @@ def entry(n: int, seed: int) -> torch.Tensor:
 
 
 Step = tuple[str, int]
-STEPS = st.lists(st.one_of(st.tuples(st.just("append"), st.integers(1, 9)), st.tuples(st.just("truncate"), st.integers(0, 40))))
+STEPS = st.lists(
+    st.one_of(st.tuples(st.just("append"), st.integers(1, 9)), st.tuples(st.just("truncate"), st.integers(0, 40)))
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -42,5 +42,8 @@ def test_names_imported_elsewhere_are_replaced_too() -> None:
 
 
 def test_unknown_fault_lists_the_known() -> None:
-    with pytest.raises(ValueError, match="no fault 'gremlin': choose one of position_off_by_one"), faults.plant("gremlin"):
+    with (
+        pytest.raises(ValueError, match="no fault 'gremlin': choose one of position_off_by_one"),
+        faults.plant("gremlin"),
+    ):
         pass

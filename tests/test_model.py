@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers import require
 
+from helpers import require
 from kvlab.cache import GrowingCache, PreallocatedCache
 from kvlab.config import ModelConfig
 from kvlab.loading import load, random_model, save
@@ -17,13 +17,23 @@ SCALING = {
     "high_freq_factor": 4.0,
     "original_max_position_embeddings": 16,
 }
-BASE = {"vocab_size": 61, "hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 3, "max_position_embeddings": 64}
+BASE = {
+    "vocab_size": 61,
+    "hidden_size": 24,
+    "intermediate_size": 40,
+    "num_hidden_layers": 3,
+    "max_position_embeddings": 64,
+}
 SHAPES = {
     "gqa": {"num_attention_heads": 4, "num_key_value_heads": 2},
     "mha": {"num_attention_heads": 4, "num_key_value_heads": 4},
     "mqa": {"num_attention_heads": 4, "num_key_value_heads": 1},
     "untied": {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": False},
-    "llama-3.1 rope": {"num_attention_heads": 4, "num_key_value_heads": 2, "rope_parameters": {**SCALING, "rope_theta": 500_000.0}},
+    "llama-3.1 rope": {
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "rope_parameters": {**SCALING, "rope_theta": 500_000.0},
+    },
     "wide heads": {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 10},
     "narrow heads": {"num_attention_heads": 3, "num_key_value_heads": 3, "head_dim": 4},
 }
@@ -73,9 +83,7 @@ def test_what_we_save_opens_in_transformers(pair, tmp_path: Path) -> None:  # ty
     torch.testing.assert_close(again(ids[None]).logits[0], ours(ids), rtol=0, atol=1e-4)
 
 
-CONFIG = ModelConfig(
-    vocab_size=40, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_head=6, d_ff=24, max_len=12
-)
+CONFIG = ModelConfig(vocab_size=40, d_model=16, n_layers=2, n_heads=4, n_kv_heads=2, d_head=6, d_ff=24, max_len=12)
 
 
 def test_one_row_and_a_batch_agree() -> None:

@@ -32,7 +32,9 @@ if "google.colab" in sys.modules:
     if not pathlib.Path("kvlab-course").exists():
         address = "https://github.com/kvlab-course/kvlab"
         subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
-        subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
+        )
     sys.path.insert(0, "kvlab-course/src")
 
 # %% tags=["parameters"]
@@ -48,7 +50,7 @@ import numpy as np
 import torch
 
 import kvlab
-from kvlab import arithmetic, attention, check, claims, glossary, plots, profiling, published, quiz, scratch, widgets
+from kvlab import arithmetic, attention, check, claims, glossary, plots, profiling, quiz, scratch, widgets
 from kvlab.cache import GrowingCache, PreallocatedCache
 from kvlab.generate import decode_step, generate_cached, generate_naive, prefill
 
@@ -56,8 +58,10 @@ model = kvlab.load(MODEL, DEVICE)
 exact = kvlab.load(MODEL, "cpu", torch.float64)  # for questions of equality: in float64, ties do not flip by rounding
 PROMPT = "Once there was a brave boy named Felix."
 print(profiling.describe_device(model.device))
-print(f"{MODEL}: {sum(p.numel() for p in model.parameters()):,} parameters, {model.config.n_layers} layers, "
-      f"{model.config.n_heads} query heads, {model.config.n_kv_heads} KV heads, head width {model.config.d_head}")
+print(
+    f"{MODEL}: {sum(p.numel() for p in model.parameters()):,} parameters, {model.config.n_layers} layers, "
+    f"{model.config.n_heads} query heads, {model.config.n_kv_heads} KV heads, head width {model.config.d_head}"
+)
 
 # %% [markdown]
 # ## Card 1 · Why generation without a cache is slow
@@ -86,8 +90,10 @@ prompt_len = len(cached.prompt_ids)
 
 print(PROMPT + cached.text[:160], "...")
 print(f"\nprompt {prompt_len} tokens, {n_new} new tokens")
-print(f"positions pushed through the layers: naive {naive.positions_processed:,}, cached {cached.positions_processed:,}, "
-      f"{naive.positions_processed / cached.positions_processed:.1f} times fewer")
+print(
+    f"positions pushed through the layers: naive {naive.positions_processed:,}, cached {cached.positions_processed:,}, "
+    f"{naive.positions_processed / cached.positions_processed:.1f} times fewer"
+)
 assert cached.tokens == naive.tokens, "a cache must not change a single token"
 assert naive.positions_processed == arithmetic.positions_processed(prompt_len, n_new, cached=False)
 assert cached.positions_processed == arithmetic.positions_processed(prompt_len, n_new, cached=True)
@@ -132,11 +138,17 @@ for n in lengths:
         curves[name][n] = timing.median
     macs = arithmetic.speedup_in_macs(model, len(start), n)
     print(f"N = {n:3}: " + " · ".join(f"{name} {timing}" for name, timing in timed.items()))
-    print(f"         naive / preallocated: {timed['naive'].median / timed['preallocated'].median:.1f} by the clock, {macs:.1f} in MACs")
+    print(
+        f"         naive / preallocated: {timed['naive'].median / timed['preallocated'].median:.1f} by the clock, {macs:.1f} in MACs"
+    )
 
 plots.lines(
     {name: (list(points), list(points.values())) for name, points in curves.items()},
-    xlabel="new tokens", ylabel="time (s)", title="Three loops, the same tokens", logx=True, logy=True,
+    xlabel="new tokens",
+    ylabel="time (s)",
+    title="Three loops, the same tokens",
+    logx=True,
+    logy=True,
 )
 
 # %% [markdown]
@@ -155,12 +167,18 @@ plots.lines(
 
 # %%
 for name, is_cached in (("naive", False), ("cached", True)):
-    print(f"{name:7} growth exponent of attention {arithmetic.attention_growth_exponent(2000, is_cached):.2f}, "
-          f"of the linear layers {arithmetic.linear_growth_exponent(2000, is_cached):.2f}")
+    print(
+        f"{name:7} growth exponent of attention {arithmetic.attention_growth_exponent(2000, is_cached):.2f}, "
+        f"of the linear layers {arithmetic.linear_growth_exponent(2000, is_cached):.2f}"
+    )
 saved = arithmetic.saved_macs("llama-3-8b", 1, 1000)
-print(f"Llama-3 8B, 1000 tokens: {saved['linear_share']:.1%} of the saved MACs are projections and feed-forward, not attention")
+print(
+    f"Llama-3 8B, 1000 tokens: {saved['linear_share']:.1%} of the saved MACs are projections and feed-forward, not attention"
+)
 bound_200, bound_2000 = (arithmetic.cache_speedup_bound("llama-3-8b", "a100-80gb", 1, n) for n in (200, 2000))
-print(f"lower bounds of the time on one A100, naive over cached: {bound_200:.2f} at 200 tokens, {bound_2000:.1f} at 2000")
+print(
+    f"lower bounds of the time on one A100, naive over cached: {bound_200:.2f} at 200 tokens, {bound_2000:.1f} at 2000"
+)
 assert saved["linear_share"] > 0.5
 assert bound_200 < 1.1 < bound_2000
 
@@ -174,6 +192,7 @@ assert bound_200 < 1.1 < bound_2000
 # *10 minutes · difficulty 1 of 5 · 2 points*
 #
 # Everything your answer needs (small functions of your own, further imports) goes into this one cell: only this cell is collected. `math`, `np` and `torch` are there.
+
 
 # %% exercise="positions_processed" minutes=10 difficulty=1 closed=["kvlab.arithmetic.positions_processed"]
 # exercise: positions_processed
@@ -195,6 +214,7 @@ def positions_processed(prompt_len: int, n_new: int, cached: bool) -> int:
         return prompt_len + n_new - 1
     return n_new * prompt_len + n_new * (n_new - 1) // 2
     ### END SOLUTION
+
 
 # %% [markdown] hints="positions_processed"
 # 1. Write down, for a prompt of 3 and 4 new tokens, how many positions each call of the model gets. Do it for both loops.
@@ -247,7 +267,9 @@ print(f"after prefill of {len(ids)} tokens: K of layer 0 {tuple(cache.view(0)[0]
 for _ in range(3):
     token = int(logits.argmax())
     logits = decode_step(model, token, cache)
-    print(f"fed {model.tokenizer.pieces([token])[0]!r:8}: K of layer 0 {tuple(cache.view(0)[0].shape)}, {cache.nbytes:,} bytes")
+    print(
+        f"fed {model.tokenizer.pieces([token])[0]!r:8}: K of layer 0 {tuple(cache.view(0)[0].shape)}, {cache.nbytes:,} bytes"
+    )
 c = model.config
 by_formula = arithmetic.kv_cache_bytes(c.n_layers, c.n_kv_heads, c.d_head, cache.length, bytes_per_value=4)
 print(f"by the formula, float32: {by_formula:,} bytes; reserved for 64 positions: {cache.reserved_bytes:,}")
@@ -271,7 +293,9 @@ per_token = arithmetic.kv_bytes_per_token("llama-3-8b")
 n = 4096
 copied = arithmetic.concat_bytes_copied(n, per_token)
 print(f"Llama-3 8B, fp16: {per_token:,} bytes per token")
-print(f"{n} appends write {arithmetic.format_bytes(n * per_token)} in place and {arithmetic.format_bytes(copied)} by concatenation, {copied / (n * per_token):,.0f} times as much")
+print(
+    f"{n} appends write {arithmetic.format_bytes(n * per_token)} in place and {arithmetic.format_bytes(copied)} by concatenation, {copied / (n * per_token):,.0f} times as much"
+)
 
 # %% [markdown]
 # ### Exercise: `KVCache`
@@ -279,6 +303,7 @@ print(f"{n} appends write {arithmetic.format_bytes(n * per_token)} in place and 
 # *30 minutes · difficulty 3 of 5 · 4 points*
 #
 # A preallocated cache for one sequence, in numpy. Only this cell is collected.
+
 
 # %% exercise="KVCache" minutes=30 difficulty=3 closed=["kvlab.cache.PreallocatedCache", "kvlab.cache.GrowingCache"]
 # exercise: KVCache
@@ -350,6 +375,7 @@ class KVCache:
         self._lengths = [min(held, length) for held in self._lengths]
         ### END SOLUTION
 
+
 # %% [markdown] hints="KVCache"
 # 1. Reserve one array for K and one for V with an axis for the layers, and remember one length per layer. Nothing else is state.
 # 2. In `append`, check everything first, the room too, and write only when all of it is fine. Then a failed call cannot leave half a write behind.
@@ -370,7 +396,9 @@ with check.exercise("KVCache") as t:
     t.shares_memory(first, k, "view must return a slice of the reserved room, not a copy")
     t.close(k, everything[:, :4], "view returns the filled part, in the order of the appends")
     t.close(v, -everything[:, :4], "v is stored beside k, not instead of it")
-    t.raises(ValueError, lambda: kv.append(0, np.ones((2, 3, 4)), np.ones((2, 3, 4))), "4 + 3 positions do not fit into 6")
+    t.raises(
+        ValueError, lambda: kv.append(0, np.ones((2, 3, 4)), np.ones((2, 3, 4))), "4 + 3 positions do not fit into 6"
+    )
     t.close(kv.view(0)[0], everything[:, :4], "a failed append must leave the cache as it was")
     kv.append(0, rows[2], -rows[2])
     kv.append(1, rows[0], rows[0])
@@ -382,7 +410,9 @@ with check.exercise("KVCache") as t:
     t.raises(ValueError, lambda: kv.truncate(6), "6 is larger than every layer's length")
     t.raises(ValueError, lambda: kv.truncate(-1), "a negative length is no length")
     t.raises(ValueError, lambda: kv.view(-1), "negative layers are not layers: numpy would take the last one")
-    t.raises(ValueError, lambda: kv.append(0, np.ones((1, 1, 4)), np.ones((1, 1, 4))), "one head would be broadcast to both")
+    t.raises(
+        ValueError, lambda: kv.append(0, np.ones((1, 1, 4)), np.ones((1, 1, 4))), "one head would be broadcast to both"
+    )
 
 # %%
 claims.show(card=2)
@@ -424,8 +454,12 @@ assert without_mask[0] < 1e-12 < 0.01 < min(without_mask[1:])
 print(attention.causal_mask(3, 5).int())
 plots.heatmap(
     attention.attention_weights(torch.ones(3, 4), torch.ones(5, 4), attention.causal_mask(3, 5)).numpy(),
-    row_labels=["query 2", "query 3", "query 4"], col_labels=[f"key {i}" for i in range(5)],
-    title="3 new queries, 5 keys", xlabel="keys: 2 cached, 3 new", ylabel="new positions", value_label="attention weight",
+    row_labels=["query 2", "query 3", "query 4"],
+    col_labels=[f"key {i}" for i in range(5)],
+    title="3 new queries, 5 keys",
+    xlabel="keys: 2 cached, 3 new",
+    ylabel="new positions",
+    value_label="attention weight",
 )
 
 # %% [markdown]
@@ -438,6 +472,7 @@ plots.heatmap(
 # *25 minutes · difficulty 3 of 5 · 4 points*
 #
 # Attention of the newest positions over everything that is cached. Only this cell is collected.
+
 
 # %% exercise="cached_attention" minutes=25 difficulty=3 closed=["kvlab.attention.cached_attention", "kvlab.attention.causal_attention", "torch.nn.functional.scaled_dot_product_attention"]
 # exercise: cached_attention
@@ -461,10 +496,12 @@ def cached_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=-1, keepdims=True) @ v
     ### END SOLUTION
 
+
 # %% [markdown] hints="cached_attention"
 # 1. Do it first for n_q = 1: every key is visible, so there is no mask at all. Scores, softmax over the keys, weighted sum of the values.
 # 2. For n_q > 1 write down which keys each query may see when n_q = 2 and n_k = 5. The diagonal is shifted; by how much?
 # 3. `np.tril` has an argument for the shift. Put minus infinity where a key is hidden, and subtract the row's largest score before `exp`.
+
 
 # %% check="cached_attention" points=4
 def attention_by_loop(q, k, v):
@@ -485,13 +522,27 @@ with check.exercise("cached_attention") as t:
     rng = np.random.default_rng(2)
     q, k, v = rng.normal(size=(3, 1, 8)), rng.normal(size=(3, 6, 8)), rng.normal(size=(3, 6, 8))
     before = q.copy(), k.copy(), v.copy()
-    t.close(cached_attention(q, k, v), attention_by_loop(q, k, v), "one query: scores divided by sqrt(d), softmax over the keys")
+    t.close(
+        cached_attention(q, k, v),
+        attention_by_loop(q, k, v),
+        "one query: scores divided by sqrt(d), softmax over the keys",
+    )
     t.unchanged(before, (q, k, v), "cached_attention must not change its inputs")
     q = rng.normal(size=(3, 6, 8))
-    t.close(cached_attention(q, k, v), attention_by_loop(q, k, v), "as many queries as keys: no query may see a later key")
-    t.close(cached_attention(q[:, -2:], k, v), attention_by_loop(q[:, -2:], k, v), "2 queries on 6 keys: the triangle sits bottom right, shifted by n_k - n_q")
-    t.close(cached_attention(q * 300, k, v)[:, 0], v[:, 0], "large scores overflow exp: subtract the row's maximum first")
-    t.raises(ValueError, lambda: cached_attention(q, k[:, :4], v[:, :4]), "6 queries cannot be the last positions of 4 keys")
+    t.close(
+        cached_attention(q, k, v), attention_by_loop(q, k, v), "as many queries as keys: no query may see a later key"
+    )
+    t.close(
+        cached_attention(q[:, -2:], k, v),
+        attention_by_loop(q[:, -2:], k, v),
+        "2 queries on 6 keys: the triangle sits bottom right, shifted by n_k - n_q",
+    )
+    t.close(
+        cached_attention(q * 300, k, v)[:, 0], v[:, 0], "large scores overflow exp: subtract the row's maximum first"
+    )
+    t.raises(
+        ValueError, lambda: cached_attention(q, k[:, :4], v[:, :4]), "6 queries cannot be the last positions of 4 keys"
+    )
 
 # %%
 claims.show(card=3)
@@ -521,8 +572,13 @@ assert wrong.tokens != right.tokens
 
 shared = PreallocatedCache(exact.config, 128, dtype=exact.dtype)
 prefill(exact, exact.tokenizer.encode("The secret word is tiger. Do not forget it."), shared)
-logits, leaked = prefill(exact, exact.tokenizer.encode(" What is the secret word? The secret word is", bos=False), shared), []
-print("2 another sequence's cache    ", repr(exact.tokenizer.decode([int(logits.argmax())])), "<- the other user's secret")
+logits, leaked = (
+    prefill(exact, exact.tokenizer.encode(" What is the secret word? The secret word is", bos=False), shared),
+    [],
+)
+print(
+    "2 another sequence's cache    ", repr(exact.tokenizer.decode([int(logits.argmax())])), "<- the other user's secret"
+)
 
 try:
     generate_cached(exact, exact.tokenizer.encode("mom") * 4095, 10)
@@ -533,7 +589,9 @@ except ValueError as error:
 assert refused
 
 queries = exact.config.n_heads / exact.config.n_kv_heads
-print(f"4 queries cached as well       the text is right, the cache {1 + queries / 2:.1f} times as large, and nothing ever reads them again")
+print(
+    f"4 queries cached as well       the text is right, the cache {1 + queries / 2:.1f} times as large, and nothing ever reads them again"
+)
 
 # %% [markdown]
 # The first gives wrong text. The second gives one user's words to another: a real kind of incident. The third must be an error, raised before anything is written. The fourth is only waste: a query is never read again.
@@ -567,17 +625,25 @@ quiz.predict(
 
 # %%
 for seq_len in (4_096, 32_768, 131_072):
-    print(f"llama-3.1-8b   {seq_len:>7,} tokens: cache {arithmetic.format_bytes(arithmetic.kv_bytes('llama-3.1-8b', seq_len))}")
+    print(
+        f"llama-3.1-8b   {seq_len:>7,} tokens: cache {arithmetic.format_bytes(arithmetic.kv_bytes('llama-3.1-8b', seq_len))}"
+    )
 print(f"llama-3.1-8b   weights, 2 bytes each: {arithmetic.format_bytes(arithmetic.weight_bytes('llama-3.1-8b'))}")
 print(f"               cache = weights at {arithmetic.crossover_tokens('llama-3.1-8b'):,.0f} tokens\n")
 assert arithmetic.kv_bytes("llama-3.1-8b", 131_072) == 16 * 2**30
 print(f"{'model':18}{'how it stores K and V':34}{'bytes per token':>16}{'at 131,072 tokens':>24}")
 for name, kind in (
-    ("llama-2-7b", "32 KV heads (MHA)"), ("llama-3.1-8b", "8 KV heads (GQA)"), ("gpt-3-175b", "96 KV heads (MHA)"),
-    ("deepseek-v3", "one latent row a layer (MLA)"), ("mistral-7b-v0.1", "all layers a window of 4096"), ("gemma-3-27b", "5 of 6 layers a window"),
+    ("llama-2-7b", "32 KV heads (MHA)"),
+    ("llama-3.1-8b", "8 KV heads (GQA)"),
+    ("gpt-3-175b", "96 KV heads (MHA)"),
+    ("deepseek-v3", "one latent row a layer (MLA)"),
+    ("mistral-7b-v0.1", "all layers a window of 4096"),
+    ("gemma-3-27b", "5 of 6 layers a window"),
 ):
     size = arithmetic.kv_bytes(name, 131_072)
-    print(f"{name:18}{kind:34}{arithmetic.kv_bytes_per_token(name):>16,}{arithmetic.gb(size):>13.1f} GB{arithmetic.gib(size):>6.1f} GiB")
+    print(
+        f"{name:18}{kind:34}{arithmetic.kv_bytes_per_token(name):>16,}{arithmetic.gb(size):>13.1f} GB{arithmetic.gib(size):>6.1f} GiB"
+    )
 print("(arithmetic: not every model accepts so long a context)")
 
 # %% [markdown]
@@ -597,6 +663,7 @@ widgets.kv_calculator("llama-3.1-8b", seq_len=8192, batch=1, bits=16)
 #
 # *10 minutes · difficulty 1 of 5 · 2 points*
 
+
 # %% exercise="kv_cache_bytes" minutes=10 difficulty=1 closed=["kvlab.arithmetic.kv_cache_bytes"]
 # exercise: kv_cache_bytes
 def kv_cache_bytes(
@@ -615,6 +682,7 @@ def kv_cache_bytes(
     return 2 * math.prod(factors)
     ### END SOLUTION
 
+
 # %% [markdown] hints="kv_cache_bytes"
 # 1. Start with one token in one layer: how many numbers are stored for it?
 # 2. K and V are two tensors of the same size. Everything else is a factor.
@@ -622,10 +690,19 @@ def kv_cache_bytes(
 
 # %% check="kv_cache_bytes" points=2
 with check.exercise("kv_cache_bytes") as t:
-    stored = sum(1 for _layer in range(3) for _tensor in "KV" for _head in range(2) for _token in range(5) for _number in range(4))
+    stored = sum(
+        1
+        for _layer in range(3)
+        for _tensor in "KV"
+        for _head in range(2)
+        for _token in range(5)
+        for _number in range(4)
+    )
     t.equal(kv_cache_bytes(3, 2, 4, 5), stored * 2, "both K and V, in every layer and KV head, two bytes each")
     t.equal(kv_cache_bytes(32, 8, 128, 131_072), 16 * 2**30, "Llama-3.1 8B at 131,072 tokens takes 16 GiB in fp16")
-    t.equal(kv_cache_bytes(32, 8, 128, 4096, batch=3), 3 * 512 * 2**20, "each sequence of the batch has a cache of its own")
+    t.equal(
+        kv_cache_bytes(32, 8, 128, 4096, batch=3), 3 * 512 * 2**20, "each sequence of the batch has a cache of its own"
+    )
     t.close(kv_cache_bytes(1, 1, 1, 3, 1, 0.25), 1.5, "do not round: bytes_per_value may be fractional")
     t.equal(kv_cache_bytes(4, 4, 4, 0), 0, "no tokens, no bytes")
     t.raises(ValueError, lambda: kv_cache_bytes(4, 4, 4, -1), "a negative length makes no sense")
@@ -655,7 +732,27 @@ claims.show(card=4)
 quiz.show("01_kv_cache")
 
 # %%
-glossary.show(["token", "prefill", "decode", "KV cache", "query", "key", "value", "causal mask", "KV head", "GQA", "MQA", "MLA", "window", "RoPE", "MAC", "GB", "GiB"])
+glossary.show(
+    [
+        "token",
+        "prefill",
+        "decode",
+        "KV cache",
+        "query",
+        "key",
+        "value",
+        "causal mask",
+        "KV head",
+        "GQA",
+        "MQA",
+        "MLA",
+        "window",
+        "RoPE",
+        "MAC",
+        "GB",
+        "GiB",
+    ]
+)
 
 # %% [markdown]
 # ## Recap

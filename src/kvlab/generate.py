@@ -194,9 +194,7 @@ def choose(
     """The next token under the settings; the plain greedy case takes the argmax and nothing else."""
     if settings == GREEDY:
         return int(logits.argmax())
-    return sampling.sample(
-        sampling.next_token_probs(logits, settings, context, len(result.prompt_ids)), generator
-    )
+    return sampling.sample(sampling.next_token_probs(logits, settings, context, len(result.prompt_ids)), generator)
 
 
 def prompt_ids(model: Llama, prompt: str | Sequence[int], max_new: int) -> list[int]:

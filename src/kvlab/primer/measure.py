@@ -13,6 +13,7 @@ from kvlab.cache import PreallocatedCache
 from kvlab.generate import decode_step, generate_cached, prefill
 from kvlab.model import Llama
 from kvlab.primer import corpus, dataset, words
+from kvlab.primer.writer import Writer, a, filler
 from kvlab.tokenizer import Tokenizer
 
 BANDS = ((0, 32), (32, 64), (64, 128), (128, 192), (192, 256), (256, 384))
@@ -35,28 +36,28 @@ class Needle:
     distance: int
 
 
-def secret_needle(r: corpus.Writer, tokenizer: Tokenizer, n_between: int) -> Needle:
+def secret_needle(r: Writer, tokenizer: Tokenizer, n_between: int) -> Needle:
     word = r.pick(words.SECRETS)
-    between = [corpus.filler(r) for _ in range(n_between)]
+    between = [filler(r) for _ in range(n_between)]
     start = f"The secret word is {word}. Do not forget it."
     return _needle(tokenizer, start, between, "What is the secret word? The secret word is", word)
 
 
-def animal_needle(r: corpus.Writer, tokenizer: Tokenizer, n_between: int) -> Needle:
+def animal_needle(r: Writer, tokenizer: Tokenizer, n_between: int) -> Needle:
     animal, name = r.pick(words.ANIMALS), r.pick(words.PET_NAMES)
-    between = [corpus.filler(r) for _ in range(n_between)]
-    start = f"This is a story about {corpus.a(r.pick(words.TRAITS))} {animal} named {name}."
+    between = [filler(r) for _ in range(n_between)]
+    start = f"This is a story about {a(r.pick(words.TRAITS))} {animal} named {name}."
     question = f"What was the name of the {animal}? The name of the {animal} was"
     return _needle(tokenizer, start, between, question, name)
 
 
-MakeNeedle = Callable[[corpus.Writer, Tokenizer, int], Needle]
+MakeNeedle = Callable[[Writer, Tokenizer, int], Needle]
 
 
 def needles(make: MakeNeedle, tokenizer: Tokenizer, band: tuple[int, int], n: int, seed: int = 11) -> list[Needle]:
     """`n` needles whose distance lies in [low, high)."""
     low, high = band
-    writer = corpus.Writer(seed)
+    writer = Writer(seed)
     found: list[Needle] = []
     while len(found) < n:
         needle = make(writer, tokenizer, writer.between(max(0, low // 9 - 3), high // 7))
@@ -86,7 +87,8 @@ def held_out_perplexity(model: Llama, tokenizer: Tokenizer, n_documents: int = 1
     """exp of the mean loss in nats over documents of the held-out seed, packed as in training, in float32."""
     rows = dataset.pack(dataset.encode(tokenizer, islice(corpus.documents(dataset.HELD_OUT_SEED), n_documents)), 513, 0)
     total, count = 0.0, 0
-    for part in _chunks(torch.from_numpy(rows.astype(np.int64)), 8):
+    data = torch.from_numpy(rows.astype(np.int64))
+    for part in data.split(8):
         inputs, targets = part[:, :-1].clamp(min=0), part[:, 1:]
         kept = targets != dataset.IGNORED
         total += float(F.cross_entropy(model(inputs)[kept], targets[kept], reduction="sum"))
@@ -97,7 +99,7 @@ def held_out_perplexity(model: Llama, tokenizer: Tokenizer, n_documents: int = 1
 @torch.no_grad()
 def repeated_name_loss(model: Llama, tokenizer: Tokenizer, n_documents: int = 300) -> float:
     """Mean loss in nats on the name that answers "What was the name of the …?", several named animals before it."""
-    writer = corpus.Writer(21)
+    writer = Writer(21)
     losses = []
     for _ in range(n_documents):
         ids = tokenizer.encode(corpus.zoo(writer))

@@ -218,7 +218,9 @@ def main(argv: list[str] | None = None) -> None:
     folder = args.out / args.what.split("-")[0]
     earlier = folder / "training.json"
     finish = "-" in args.what  # such a recipe goes on from what an earlier one has saved
-    model, record = train(recipe, dataset.build(tokenizer), tokenizer, start_from=load(folder, "cpu") if finish else None)
+    model, record = train(
+        recipe, dataset.build(tokenizer), tokenizer, start_from=load(folder, "cpu") if finish else None
+    )
     stages = json.loads(earlier.read_text())["stages"] if finish else []
     save(model, folder)
     stages.append({"recipe": args.what, "commit": _commit(), **record})
