@@ -133,7 +133,7 @@ for n in lengths:
         "concatenating": lambda n=n: run_cached(n, GrowingCache),
         "preallocated": lambda n=n: run_cached(n, PreallocatedCache),
     }
-    timed = profiling.interleave(loops, repeats=3 if n < 512 else 1, warmup=1 if n < 128 else 0)
+    timed = profiling.interleave(loops, repeats=3 if n < 256 else 1, warmup=1 if n < 128 else 0)
     for name, timing in timed.items():
         curves[name][n] = timing.median
     macs = arithmetic.speedup_in_macs(model, len(start), n)
