@@ -8,13 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
 
+from browser_lab import Lab
 from helpers import ROOT, program, require
 
 if TYPE_CHECKING:
@@ -36,22 +36,11 @@ CHROMIUM_ARGS = (
 )
 
 
-@dataclass(frozen=True)
-class Lab:
-    """A running JupyterLab: its address, the token it printed, and the learner's folder."""
-
-    address: str
-    token: str
-    work: Path
-
-    def notebook_url(self, name: str) -> str:
-        """The address that opens one notebook, and nothing that an earlier session left open."""
-        return f"{self.address}/lab/tree/{name}?token={self.token}&reset"
-
-
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """`kvlab lab` on a free port with the released notebooks; the token is read from the address it prints."""
+    require("chromium")
+    require("playwright")
     base = tmp_path_factory.mktemp("lab")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -85,8 +74,6 @@ def page(lab: Lab) -> Iterator["Page"]:
 
     A picture of it is left in build/screenshots/, also when the test fails.
     """
-    require("chromium")
-    require("playwright")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
