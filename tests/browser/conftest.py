@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-
 from browser_lab import Lab
+
 from helpers import ROOT, program, require
 
 if TYPE_CHECKING:

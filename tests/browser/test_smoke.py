@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
 from browser_lab import Lab
+
 from helpers import ROOT
 
 if TYPE_CHECKING:
