@@ -1,9 +1,112 @@
-"""Known answers of unit 01 against the checks that learners get: right ones pass, wrong ones get their diagnosis."""
+"""Known answers of unit 01 against the checks that learners get: right ones pass, wrong ones get their own diagnosis."""
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
 
 from helpers import ROOT
+from kvgrade.stubs import clear
 from kvgrade.units import read_unit
+from kvlab import check
 
 UNIT = read_unit(ROOT / "grading" / "units" / "01_kv_cache.py")
 SOLUTIONS = {str(cell.name): cell.source for cell in UNIT.with_role("exercise")}
 CHECKS = {str(cell.name): cell.source for cell in UNIT.with_role("check")}
 EXERCISES = ("positions_processed", "KVCache", "cached_attention", "kv_cache_bytes")
+ANSWERS = sorted((ROOT / "grading" / "answers").glob("*/*.py"))
+RIGHT = [path for path in ANSWERS if path.name.startswith("right_")]
+WRONG = [path for path in ANSWERS if path.name.startswith("wrong_")]
+
+# What the panel has to say about each wrong answer: words of the `why` that fits its mistake.
+DIAGNOSES = {
+    "positions_processed/wrong_final_length_each_step": "the naive calls get 1, 2, ..., 200",
+    "positions_processed/wrong_last_token_fed_back": "the last token is never fed back",
+    "positions_processed/wrong_naive_from_one_more": "the naive calls get 1, 2, ..., 200",
+    "positions_processed/wrong_no_errors": "at least one prompt token",
+    "positions_processed/wrong_nothing_still_costs": "nothing to produce",
+    "positions_processed/wrong_prefill_forgotten": "the first new token comes out of prefill",
+    "KVCache/wrong_broadcasts_heads": "one head would be broadcast",
+    "KVCache/wrong_k_for_v": "v is stored beside k",
+    "KVCache/wrong_negative_layers": "negative layers are not layers",
+    "KVCache/wrong_one_position_unused": "no room",
+    "KVCache/wrong_truncate_ignores_too_long": "larger than every layer's length",
+    "KVCache/wrong_truncate_sets_length": "min(its length, length)",
+    "KVCache/wrong_truncates_one_layer": "truncate cuts every layer",
+    "KVCache/wrong_view_copies": "not a copy",
+    "KVCache/wrong_writes_before_checking": "a failed append must leave the cache",
+    "cached_attention/wrong_changes_q": "must not change its inputs",
+    "cached_attention/wrong_hides_itself": "softmax over the keys",
+    "cached_attention/wrong_no_mask": "no query may see a later key",
+    "cached_attention/wrong_overflows": "overflow exp",
+    "cached_attention/wrong_scaled_by_width": "sqrt(d)",
+    "cached_attention/wrong_softmax_over_queries": "softmax over the keys",
+    "cached_attention/wrong_top_left_mask": "bottom right",
+    "cached_attention/wrong_unscaled": "sqrt(d)",
+    "kv_cache_bytes/wrong_always_fp16": "bytes_per_value is a factor",
+    "kv_cache_bytes/wrong_batch_forgotten": "each sequence of the batch",
+    "kv_cache_bytes/wrong_checks_the_product": "two negatives",
+    "kv_cache_bytes/wrong_keys_only": "both K and V",
+    "kv_cache_bytes/wrong_layers_forgotten": "in every layer",
+    "kv_cache_bytes/wrong_mebibytes": "two bytes each",
+    "kv_cache_bytes/wrong_one_position_more": "both K and V, in every layer",
+    "kv_cache_bytes/wrong_rounded": "do not round",
+}
+# The answer's own ValueError, raised where none is due: the panel quotes it and its place, so there is no `why`.
+OWN_ERROR = {"KVCache/wrong_one_position_unused"}
+
+
+def key(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
+def run(exercise: str, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Execute an answer, then the check cell, the way a grader does: a failed check raises."""
+    monkeypatch.setenv("KVLAB_STRICT", "1")
+    names: dict[str, object] = {"math": math, "np": np, "torch": torch, "check": check, "__name__": "__main__"}
+    exec(compile(answer, f"<answer {exercise}>", "exec"), names)
+    exec(compile(CHECKS[exercise], f"<check {exercise}>", "exec"), names)
+
+
+def test_each_exercise_has_enough_known_answers() -> None:
+    assert tuple(SOLUTIONS) == tuple(CHECKS) == EXERCISES
+    for exercise in EXERCISES:
+        assert sum(path.parent.name == exercise for path in RIGHT) >= 3
+        assert sum(path.parent.name == exercise for path in WRONG) >= 5
+    assert {path.parent.name for path in ANSWERS} == set(EXERCISES)
+    assert len(RIGHT) + len(WRONG) == len(ANSWERS), "a file is named right_... or wrong_..."
+    assert {key(path) for path in WRONG} == set(DIAGNOSES)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_solution_passes(exercise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(exercise, SOLUTIONS[exercise], monkeypatch)
+
+
+@pytest.mark.parametrize("path", RIGHT, ids=key)
+def test_right_answers_pass(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(path.parent.name, path.read_text(encoding="utf-8"), monkeypatch)
+
+
+@pytest.mark.parametrize("path", WRONG, ids=key)
+def test_wrong_answers_get_their_diagnosis(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AssertionError) as caught:
+        run(path.parent.name, path.read_text(encoding="utf-8"), monkeypatch)
+    panel = str(caught.value)
+    assert f"{path.parent.name}: not right yet" in panel
+    if key(path) in OWN_ERROR:
+        assert "your code stopped with: ValueError" in panel and "where: line" in panel
+        told = panel
+    else:
+        assert "  expected: " in panel and "  came: " in panel
+        told = panel.split("likely mistake: ")[1]
+    assert DIAGNOSES[key(path)] in told
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_an_unsolved_stub_is_not_attempted(exercise: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stub = clear(SOLUTIONS[exercise], "raise NotImplementedError")
+    with pytest.raises(AssertionError, match=f"{exercise}: not attempted yet"):
+        run(exercise, stub, monkeypatch)

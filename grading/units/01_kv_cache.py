@@ -520,15 +520,15 @@ def attention_by_loop(q, k, v):
 
 with check.exercise("cached_attention") as t:
     rng = np.random.default_rng(2)
-    q, k, v = rng.normal(size=(3, 1, 8)), rng.normal(size=(3, 6, 8)), rng.normal(size=(3, 6, 8))
+    q, k, v = rng.normal(size=(3, 6, 8)), rng.normal(size=(3, 6, 8)), rng.normal(size=(3, 6, 8))
     before = q.copy(), k.copy(), v.copy()
-    t.close(
-        cached_attention(q, k, v),
-        attention_by_loop(q, k, v),
-        "one query: scores divided by sqrt(d), softmax over the keys",
-    )
+    result = cached_attention(q, k, v)
     t.unchanged(before, (q, k, v), "cached_attention must not change its inputs")
-    q = rng.normal(size=(3, 6, 8))
+    t.close(
+        result[:, -1],
+        attention_by_loop(q, k, v)[:, -1],
+        "the last query sees every key, its own too: scores divided by sqrt(d), softmax over the keys",
+    )
     t.close(
         cached_attention(q, k, v), attention_by_loop(q, k, v), "as many queries as keys: no query may see a later key"
     )
@@ -536,6 +536,11 @@ with check.exercise("cached_attention") as t:
         cached_attention(q[:, -2:], k, v),
         attention_by_loop(q[:, -2:], k, v),
         "2 queries on 6 keys: the triangle sits bottom right, shifted by n_k - n_q",
+    )
+    t.close(
+        cached_attention(q[:, -1:], k, v),
+        attention_by_loop(q[:, -1:], k, v),
+        "one query, the newest position: it sees every key",
     )
     t.close(
         cached_attention(q * 3000, k, v)[:, 0], v[:, 0], "large scores overflow exp: subtract the row's maximum first"
@@ -703,6 +708,7 @@ with check.exercise("kv_cache_bytes") as t:
     t.equal(
         kv_cache_bytes(32, 8, 128, 4096, batch=3), 3 * 512 * 2**20, "each sequence of the batch has a cache of its own"
     )
+    t.equal(kv_cache_bytes(3, 2, 4, 5, bytes_per_value=4), stored * 4, "bytes_per_value is a factor: 4 in float32")
     t.close(kv_cache_bytes(1, 1, 1, 3, 1, 0.25), 1.5, "do not round: bytes_per_value may be fractional")
     t.equal(kv_cache_bytes(4, 4, 4, 0), 0, "no tokens, no bytes")
     t.raises(ValueError, lambda: kv_cache_bytes(4, 4, 4, -1), "a negative length makes no sense")
