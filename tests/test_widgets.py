@@ -224,6 +224,13 @@ def test_break_it_shows_what_the_plain_function_returns(primer: Llama) -> None:
     assert "empty" in shown.message and shown.values == expected
 
 
+def test_break_it_can_start_with_a_fault(primer: Llama) -> None:
+    shown = widgets.break_it(primer, n_new=SHORT, fault="position_off_by_one")
+    assert shown.controls["fault"].value == "position_off_by_one"
+    assert shown.values == widgets.run_fault(primer, "position_off_by_one", n_new=SHORT)
+    assert shown.values["first_difference"] is None and shown.values["max_logit_difference"] > 1
+
+
 def test_without_a_notebook_question_and_table_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     shown = widgets.kv_calculator()
     out = capsys.readouterr().out

@@ -54,6 +54,7 @@ from kvlab import arithmetic, attention, check, claims, glossary, plots, profili
 from kvlab.cache import GrowingCache, PreallocatedCache
 from kvlab.generate import decode_step, generate_cached, generate_naive, prefill
 
+torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
 model = kvlab.load(MODEL, DEVICE)
 exact = kvlab.load(MODEL, "cpu", torch.float64)  # for questions of equality: in float64, ties do not flip by rounding
 PROMPT = "Once there was a brave boy named Felix."
@@ -98,8 +99,18 @@ assert cached.tokens == naive.tokens, "a cache must not change a single token"
 assert naive.positions_processed == arithmetic.positions_processed(prompt_len, n_new, cached=False)
 assert cached.positions_processed == arithmetic.positions_processed(prompt_len, n_new, cached=True)
 
+# Tokens can agree by luck. The scores behind them, after every step, cannot.
+whole = cached.prompt_ids + cached.tokens
+expected = exact(torch.tensor(whole))  # one pass over everything, no cache
+held = PreallocatedCache(exact.config, len(whole), dtype=exact.dtype)
+stepwise = [prefill(exact, cached.prompt_ids, held), *(decode_step(exact, token, held) for token in cached.tokens)]
+gap = float((torch.stack(stepwise) - expected[prompt_len - 1 :]).abs().max())
+print(f"largest difference between cached and uncached logits, over all steps: {gap:.1e}")
+assert gap < 1e-9
+
 # %% [markdown]
-# The tokens are the same, all of them. A cache is not an approximation; card 3 shows why.
+# The tokens are the same, all of them, and the scores differ by the rounding of 64-bit numbers. A cache is not an approximation; card 3 shows why.
+# (In 16-bit numbers the two loops round differently. Two scores that are nearly equal can then change places, with any cache that is right.)
 #
 # Now the clock. Three loops make the same tokens: the naive one; one whose cache grows by **concatenation**, so that each step copies all of it; and one with a
 # **preallocated** cache that is written in place. Below the clock stands what was counted: **MACs**, multiply–accumulate operations.
@@ -114,7 +125,7 @@ quiz.predict(
 )
 
 # %%
-lengths = [16, 64] if FAST else [16, 64, 128, 256, 512]
+lengths = [16, 32, 64] if FAST else [16, 64, 128, 256, 512]
 start = model.tokenizer.encode("mom")
 
 
@@ -133,14 +144,19 @@ for n in lengths:
         "concatenating": lambda n=n: run_cached(n, GrowingCache),
         "preallocated": lambda n=n: run_cached(n, PreallocatedCache),
     }
-    timed = profiling.interleave(loops, repeats=3 if n < 256 else 1, warmup=1 if n < 128 else 0)
+    timed = profiling.interleave(loops, repeats=3 if n < 256 else 1, warmup=int(n == lengths[0]))
     for name, timing in timed.items():
         curves[name][n] = timing.median
-    macs = arithmetic.speedup_in_macs(model, len(start), n)
+    work = {
+        name: arithmetic.generation_macs(model, len(start), n, name != "naive")["total"] for name in ("naive", "cached")
+    }
+    by_clock = timed["naive"].median / timed["preallocated"].median
     print(f"N = {n:3}: " + " · ".join(f"{name} {timing}" for name, timing in timed.items()))
     print(
-        f"         naive / preallocated: {timed['naive'].median / timed['preallocated'].median:.1f} by the clock, {macs:.1f} in MACs"
+        f"         MACs: naive {work['naive'] / 1e6:,.0f} million, cached {work['cached'] / 1e6:,.0f} million · "
+        f"naive / cached: {by_clock:.1f} by the clock, {work['naive'] / work['cached']:.1f} in MACs"
     )
+    assert work["naive"] > 3 * work["cached"]
 
 plots.lines(
     {name: (list(points), list(points.values())) for name, points in curves.items()},
@@ -183,8 +199,8 @@ assert saved["linear_share"] > 0.5
 assert bound_200 < 1.1 < bound_2000
 
 # %% [markdown]
-# The last line surprises most people. At 200 tokens a large GPU needs as long to *read the weights* for one position as for two hundred,
-# so recomputing costs little extra time. The work is wasted from the start; the time is wasted later.
+# The last line surprises most people. Up to about 150 positions, a pass over all of them takes an A100 no longer than a pass over one:
+# both wait for the weights to be read. So recomputing a short text costs little extra time. The work is wasted from the start; the time is wasted later.
 
 # %% [markdown]
 # ### Exercise: `positions_processed`
@@ -253,8 +269,8 @@ claims.show(card=1)
 
 # %%
 quiz.predict(
-    f"The primer has {model.config.n_heads} query heads and {model.config.n_kv_heads} KV heads. How many heads has K in its cache?",
-    options=[str(model.config.n_heads), str(model.config.n_kv_heads)],
+    f"This model has {model.config.n_heads} query heads and {model.config.n_kv_heads} KV heads. How many heads has K in its cache?",
+    options=sorted({model.config.n_kv_heads, model.config.n_heads, model.config.n_heads + 2 * model.config.n_kv_heads}),
     answer=str(model.config.n_kv_heads),
     reveal="As many as there are KV heads. A cache sized by query heads would be larger by the number of query heads that share one.",
 )
@@ -274,6 +290,11 @@ c = model.config
 by_formula = arithmetic.kv_cache_bytes(c.n_layers, c.n_kv_heads, c.d_head, cache.length, bytes_per_value=4)
 print(f"by the formula, float32: {by_formula:,} bytes; reserved for 64 positions: {cache.reserved_bytes:,}")
 assert cache.nbytes == by_formula
+weights = arithmetic.weight_bytes(c, 4)
+per_position = arithmetic.kv_bytes_per_token(c, 4)
+print(
+    f"weights, float32: {weights:,} bytes; one position of cache: {per_position:,}; equal at {weights / per_position:,.0f} positions"
+)
 
 # %% [markdown]
 # The stepper below shows the cache of the real model. Type your own text, move the step slider with the mouse or the arrow keys, go back: a step back only cuts rows off.
@@ -394,6 +415,7 @@ with check.exercise("KVCache") as t:
     kv.append(0, rows[1], -rows[1])
     k, v = kv.view(0)
     t.shares_memory(first, k, "view must return a slice of the reserved room, not a copy")
+    t.shares_memory(kv.view(0)[1], v, "view must return a slice of the reserved room for v too, not a copy")
     t.close(k, everything[:, :4], "view returns the filled part, in the order of the appends")
     t.close(v, -everything[:, :4], "v is stored beside k, not instead of it")
     t.raises(
@@ -446,6 +468,35 @@ assert without_mask[0] < 1e-12 < 0.01 < min(without_mask[1:])
 
 # %% [markdown]
 # With the mask, what is left is the rounding of float64 (numpy may add in another order when there is one row more). Without it the keys move by a visible amount: a cache would be **stale**.
+#
+# Two more questions. Does the trained model behave like the toy? And what would a cache do to the *answer* of a model without a mask?
+
+# %%
+ids = exact.tokenizer.encode(PROMPT)
+short, longer = (PreallocatedCache(exact.config, len(ids), dtype=exact.dtype) for _ in range(2))
+prefill(exact, ids[:-1], short)
+prefill(exact, ids, longer)
+drift = max(
+    float((after[:, :, : len(ids) - 1] - before).abs().max())
+    for layer in range(exact.config.n_layers)
+    for before, after in zip(short.view(layer), longer.view(layer), strict=True)
+)
+print(
+    f"{MODEL}: largest change of an earlier K or V, all {exact.config.n_layers} layers, when one token is appended: {drift:.1e}"
+)
+assert drift < 1e-9
+
+for masked in (True, False):
+    stored = scratch.empty_cache(toy)
+    for token in sequence:  # one token at a time, as a cache sees them
+        from_cache = scratch.run_layers(toy, [token], stored, masked)[-1]
+    recomputed = scratch.forward(toy, sequence, masked)[0][-1]
+    off = np.abs(from_cache - recomputed).max()
+    print(f"toy {'with' if masked else 'without'} the mask: logits from the cache and recomputed differ by {off:.1e}")
+    assert (off < 1e-9) == masked
+
+# %% [markdown]
+# So a cache gives a model without a mask other answers than its own. That is why encoders, which read in both directions, are not run with one.
 #
 # In decode the mask seems to be gone: one query, and every stored key is allowed. It is not gone, it has become a property of the data: *a cache holds only the past*.
 # When several new positions arrive at once on a filled cache (a chunk), the mask is back, and its triangle must sit at the **bottom right**.
@@ -569,47 +620,73 @@ quiz.predict(
 from kvlab import faults
 
 right = generate_cached(exact, PROMPT, 30)
-print("right                         ", repr(right.text))
+print("right                      ", repr(right.text))
+
+# 1. Nothing that is generated gets appended.
 with faults.plant("stale_cache"):
-    wrong = generate_cached(exact, PROMPT, 30)
-print("1 nothing appended            ", repr(wrong.text))
-assert wrong.tokens != right.tokens
+    stale = generate_cached(exact, PROMPT, 30)
+print("1 nothing appended         ", repr(stale.text))
+assert stale.tokens != right.tokens
 
-shared = PreallocatedCache(exact.config, 128, dtype=exact.dtype)
+# 2. A cache that still holds another user's prompt.
+question = " What is the secret word? The secret word is"
+shared, own = (PreallocatedCache(exact.config, 128, dtype=exact.dtype) for _ in range(2))
 prefill(exact, exact.tokenizer.encode("The secret word is tiger. Do not forget it."), shared)
-logits, leaked = (
-    prefill(exact, exact.tokenizer.encode(" What is the secret word? The secret word is", bos=False), shared),
-    [],
-)
+leaked = prefill(exact, exact.tokenizer.encode(question, bos=False), shared)
+clean = prefill(exact, exact.tokenizer.encode(question), own)
 print(
-    "2 another sequence's cache    ", repr(exact.tokenizer.decode([int(logits.argmax())])), "<- the other user's secret"
+    "2 another sequence's cache ",
+    repr(exact.tokenizer.decode([int(leaked.argmax())])),
+    "<- from the other user's prompt",
 )
+print("  a cache of its own       ", repr(exact.tokenizer.decode([int(clean.argmax())])))
+assert float((leaked - clean).abs().max()) > 0.1
 
+# 3. Past the end: the cache is full. It refuses, and stays as it was.
+full = PreallocatedCache(exact.config, len(ids), dtype=exact.dtype)
+prefill(exact, ids, full)
 try:
-    generate_cached(exact, exact.tokenizer.encode("mom") * 4095, 10)
-    refused = False
+    decode_step(exact, right.tokens[0], full)
+    refused = ""
 except ValueError as error:
-    refused = True
-    print("3 past the window             ", error)
-assert refused
+    refused = str(error)
+print("3 past the end             ", refused)
+assert refused and full.length == len(ids)
 
-queries = exact.config.n_heads / exact.config.n_kv_heads
+# 4. Queries kept as well: count what they would take, and how often they would be read.
+extra = exact.config.n_heads / (2 * exact.config.n_kv_heads)
 print(
-    f"4 queries cached as well       the text is right, the cache {1 + queries / 2:.1f} times as large, and nothing ever reads them again"
+    f"4 queries cached as well    the text is right, the cache {1 + extra:.1f} times as large; later steps read none of them"
 )
 
 # %% [markdown]
-# The first gives wrong text. The second gives one user's words to another: a real kind of incident. The third must be an error, raised before anything is written. The fourth is only waste: a query is never read again.
+# The first gives wrong text. The second gives one user's words to another: a real kind of incident. The third must be an error, raised before anything is written; a server that expects it
+# stops, drops old positions (notebook 03) or makes room elsewhere. The fourth is only waste: row *i* of the scores needs query *i* and no earlier one, so a stored query is never read again.
 #
-# Now break the model yourself. Choose a fault, predict which check goes red and how much of the text changes, then look.
+# Now break the model yourself. The first fault is chosen for you: every generated token gets the position after its own. Choose another one, predict which check goes red and how much of the text changes, then look.
 
 # %%
-widgets.break_it(model, prompt=PROMPT)
+widgets.break_it(model, prompt=PROMPT, fault="position_off_by_one")
 
 # %% [markdown]
-# *The figure: for each decode step, the largest difference between the logits with and without the fault. A fault that leaves the text alone can still show here.*
+# *The figure: for each decode step, the largest difference between the logits with and without the fault. It starts with a fault that moves every decode step by several units and leaves the text as it was.*
 #
-# Many of these faults leave fluent text. That is the lesson: reading the output does not test a cache. Comparing with the uncached loop does.
+# All of them, side by side:
+
+# %%
+for fault in widgets.FAULT_CHOICES:
+    found = widgets.run_fault(model, fault, PROMPT, 12 if FAST else 24)
+    red = [name for name, passes in found["checks"].items() if not passes]
+    text = (
+        "text unchanged"
+        if found["first_difference"] is None
+        else f"text changes at new token {found['first_difference'] + 1}"
+    )
+    print(f"{fault:24} {text:31} red: {'; '.join(red) or 'none'}")
+    assert bool(red) == (fault != "none")
+
+# %% [markdown]
+# Every planted fault turns at least one check red, and several leave the text exactly as it was. That is the lesson: reading the output does not test a cache. Comparing its logits with those of the uncached loop does.
 
 # %% [markdown]
 # ## Card 4 · How large it gets
@@ -649,10 +726,14 @@ for name, kind in (
     print(
         f"{name:18}{kind:34}{arithmetic.kv_bytes_per_token(name):>16,}{arithmetic.gb(size):>13.1f} GB{arithmetic.gib(size):>6.1f} GiB"
     )
-print("(arithmetic: not every model accepts so long a context)")
+print("(bytes per token: while no window is full. Arithmetic: not every model accepts so long a context)\n")
+for kind, n_kv_heads in (("MHA", 32), ("GQA", 8), ("MQA", 1)):
+    size = arithmetic.kv_cache_bytes(32, n_kv_heads, 128, 131_072)
+    print(f"the 8B shape as {kind}, KV heads {n_kv_heads:2}: {arithmetic.format_bytes(size)}")
 
 # %% [markdown]
-# Sharing KV heads divides the cache: 8 instead of 32 makes it four times smaller for the 8B model, eight times smaller for the 70B one, which has 64 query heads.
+# Sharing KV heads divides the cache by the number of query heads that read one KV head: four for the 8B model, eight for the 70B one, which has 64 query heads.
+# One KV head for all of them is **multi-query attention** (MQA), one for each is **multi-head attention** (MHA).
 # A **window** layer keeps only the newest positions; a **latent** cache (MLA) stores one compressed row per layer from which all heads are rebuilt. Notebook 03 builds these.
 #
 # The calculator answers: *does it fit?*
@@ -741,14 +822,18 @@ quiz.show("01_kv_cache")
 glossary.show(
     [
         "token",
+        "naive loop",
+        "cached loop",
         "prefill",
         "decode",
         "KV cache",
+        "preallocated",
         "query",
         "key",
         "value",
         "causal mask",
         "KV head",
+        "MHA",
         "GQA",
         "MQA",
         "MLA",
@@ -770,11 +855,11 @@ glossary.show(
 # - It takes `2 × layers × KV heads × head width × tokens × batch × bytes`, and it can outgrow the weights.
 # - A broken cache is usually silent. Test it against the uncached loop.
 #
-# **Where this lives in real engines** (read in November 2026)
+# **Where this lives in real engines** (transformers 5.24.0; vLLM at commit 003df29; read on 30 November 2026. llama.cpp: paths on its main branch, function name not checked in its own source)
 #
-# | part | transformers 5.24 | vLLM (v1) | llama.cpp |
+# | part | transformers | vLLM | llama.cpp |
 # |---|---|---|---|
-# | the cache | `cache_utils.py`: `DynamicCache` (concatenates), `StaticCache` (preallocated) | `v1/core/kv_cache_manager.py`: pages, not one tensor | `src/llama-kv-cache.cpp`: cells in one buffer |
-# | the loop | `generation/utils.py`: `_sample` | `v1/engine/core.py`: `step` | `src/llama-context.cpp`: `decode` |
+# | the cache | `cache_utils.py`: `DynamicCache` (concatenates), `StaticCache` (preallocated) | `v1/core/kv_cache_manager.py`: `KVCacheManager` (hands out pages) | `src/llama-kv-cache.cpp`: `llama_kv_cache` (cells in buffers reserved at the start) |
+# | the loop | `generation/utils.py`: `_prefill`, `_sample` | `v1/engine/core.py`: `step` | `src/llama-context.cpp`: `llama_context::decode` |
 #
 # **Next:** notebook 02 takes the two phases apart: why prefill is limited by arithmetic and decode by memory, and what a scheduler makes of it.

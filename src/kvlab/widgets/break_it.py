@@ -115,8 +115,8 @@ def fault_table(model: Llama, values: dict[str, Any]) -> Table:
     return Table(f"{name}: {summary}", ("what", "result"), tuple(rows), notes=notes, width=56)
 
 
-def break_it(model: Llama, prompt: str = PROMPT, n_new: int = 40) -> Explorer:
-    """Choose a mistake and see the text, the logits and the checks change."""
+def break_it(model: Llama, prompt: str = PROMPT, n_new: int = 40, fault: str = NONE) -> Explorer:
+    """Choose a mistake and see the text, the logits and the checks change. `fault` is the one to start with."""
 
     def compute(fault: str, prompt: str) -> Result:
         values = run_fault(model, fault, prompt, n_new)
@@ -129,11 +129,11 @@ def break_it(model: Llama, prompt: str = PROMPT, n_new: int = 40) -> Explorer:
 
         wide = ipywidgets.Layout(width="90%")
         return {
-            "fault": ipywidgets.Dropdown(options=CHOICES, value=NONE, description="Fault"),
+            "fault": ipywidgets.Dropdown(options=CHOICES, value=fault, description="Fault"),
             "prompt": ipywidgets.Text(value=prompt, description="Prompt", continuous_update=False, layout=wide),
         }
 
-    return Explorer(QUESTION, {"fault": NONE, "prompt": prompt}, compute, build).show()
+    return Explorer(QUESTION, {"fault": fault, "prompt": prompt}, compute, build).show()
 
 
 def _planted(fault: str) -> AbstractContextManager[Any]:
