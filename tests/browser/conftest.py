@@ -47,8 +47,6 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         port = probe.getsockname()[1]
     env = os.environ | {"JUPYTER_RUNTIME_DIR": str(base / "runtime"), "PYTHONPATH": str(ROOT / "src")}
     env.pop("JUPYTER_TOKEN", None)
-    # Two threads that share their cores with a browser and other tests wait for each other: several times slower.
-    env["OMP_NUM_THREADS"] = "1"
     command = [sys.executable, "-m", "kvlab", "lab", "--no-browser", "--port", str(port), "--dir", str(base / "work")]
     log = base / "log"
     with log.open("wb") as out:

@@ -90,18 +90,7 @@ def menu(page: "Page", name: str, item: str) -> None:
 
 
 def run_all(page: "Page") -> None:
-    """Run All, asked again when nothing starts: a page that is still connecting to its kernel drops the request."""
-    from playwright.sync_api import expect
-
-    for attempt in range(5):
-        menu(page, "Run", "Run All Cells")
-        try:
-            expect(kernel(page)).to_have_attribute("data-status", "busy", timeout=10_000)
-        except AssertionError:
-            if attempt == 4:
-                raise
-        else:
-            return
+    menu(page, "Run", "Run All Cells")
 
 
 def wait_until_all_ran(page: "Page", path: Path) -> list[dict[str, Any]]:
