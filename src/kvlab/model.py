@@ -103,7 +103,9 @@ class Decoder(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.d_model)
+        # not nn.Embedding(...): its random start, which `load` throws away, makes torch import its compiler (1 s)
+        table = torch.empty(config.vocab_size, config.d_model)
+        self.embed_tokens = nn.Embedding.from_pretrained(table, freeze=False)
         self.layers = nn.ModuleList(Block(config) for _ in range(config.n_layers))
         self.norm = nn.RMSNorm(config.d_model, config.norm_eps)
 

@@ -207,6 +207,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, default=data_dir() / "primer", help="folder that receives the model")
     args = parser.parse_args(argv)
     torch.set_num_threads(1)
+    commit = _commit()  # before the run: the checkout may move on while it trains
     if args.what == "tokenizer":
         args.out.mkdir(parents=True, exist_ok=True)
         dataset.train_tokenizer().save(args.out / "tokenizer.json")
@@ -223,7 +224,7 @@ def main(argv: list[str] | None = None) -> None:
     )
     stages = json.loads(earlier.read_text())["stages"] if finish else []
     save(model, folder)
-    stages.append({"recipe": args.what, "commit": _commit(), **record})
+    stages.append({"recipe": args.what, "commit": commit, **record})
     (folder / "training.json").write_text(json.dumps({"stages": stages}, indent=1) + "\n")
 
 
