@@ -1,5 +1,6 @@
 # The commands of the course. `make help` lists them.
-# PYTHON: the Python that makes the environment. PIP_ARGS: extra words for pip, such as an index of your own.
+# PYTHON: the Python that makes the environment. PIP_ARGS: extra words for pip, such as another index.
+# LAB_ARGS: extra words for `kvlab lab`, such as "--no-browser --port 9000". PYTEST_ARGS: extra words for pytest.
 PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
@@ -16,13 +17,19 @@ PY := $(BIN)/python
 # Installing again is needed only when one of these files changed; the stamp's name holds their checksum.
 HASH := $(shell cat pyproject.toml constraints.txt | cksum | tr -d ' ')
 STAMP := $(VENV)/.installed-$(HASH)
-INSTALL = $(PY) -m pip install --disable-pip-version-check -c constraints.txt $(PIP_ARGS)
+# Used as $(call INSTALL,what to install). One dot every 5 seconds in a terminal; the dots end with the shell.
+define INSTALL
+[ ! -t 1 ] || (while sleep 5 && kill -0 $$$$ 2>/dev/null; do printf .; done) & \
+$(PY) -m pip install -q --disable-pip-version-check -c constraints.txt $(PIP_ARGS) -e '$(1)' || { echo; \
+	echo "The installation failed; the reason stands above. To start over, with another Python if you like:"; \
+	echo "make clean, then make lab PYTHON=python3.12"; exit 1; }; [ ! -t 1 ] || echo
+endef
 
 # grading/ is not part of the installed package: deleting it leaves a course that works for learners.
 export PYTHONPATH := $(CURDIR)/grading$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all check check-lint check-format check-types check-drift mutate build bench instructor clean
+.PHONY: help lab test test-all check check-lint check-format check-types check-drift mutate prove build bench instructor clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -34,8 +41,8 @@ lab: $(STAMP)-base ## open the course in JupyterLab
 test: $(STAMP)-all ## run all tests that need no root; those whose tool is missing are skipped by name
 	$(PY) -m pytest $(PYTEST_ARGS)
 
-test-all: $(STAMP)-all ## run all tests; a missing tool (bubblewrap, Chromium, ...) is a failure
-	KVLAB_REQUIRE=all $(PY) -m pytest $(PYTEST_ARGS)
+test-all: $(STAMP)-all ## run all tests, long forms too; a missing tool (bubblewrap, Chromium, ...) is a failure
+	KVLAB_REQUIRE=all KVLAB_FULL=1 $(PY) -m pytest $(PYTEST_ARGS)
 
 check: $(STAMP)-all ## lint, format, types, and that notebooks and data are as built
 	@+$(MAKE) --no-print-directory -k -j 4 check-lint check-format check-types check-drift
@@ -49,6 +56,9 @@ check-types: $(STAMP)-all
 check-drift: $(STAMP)-all
 	$(PY) -m kvgrade build --check
 	$(PY) -m kvlab.checksums
+
+prove: $(STAMP)-all ## run known right and wrong answers against the checks and the held-out cases
+	$(PY) -m kvgrade prove
 
 mutate: $(STAMP)-all ## plant every named fault in turn and list the tests that notice
 	$(PY) tests/mutate.py
@@ -69,20 +79,20 @@ clean: ## remove the environment, caches and built files; work/ stays
 
 # A learner's environment: the package without extras.
 $(STAMP)-base: | $(VENV)/.made
-	@echo "Installing the course's packages (a few minutes, once) ..."
-	@$(INSTALL) -e .
+	@echo "Installing the course's packages, once (README.md says how much is downloaded) ..."
+	@$(call INSTALL,.)
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
 # The environment for tests, authors and instructors; it contains the learner's.
 $(STAMP)-all: | $(VENV)/.made
-	@echo "Installing the course's packages with all extras (a few minutes, once) ..."
-	@$(INSTALL) -e '.[$(ALL_EXTRAS)]'
+	@echo "Installing the course's packages with all extras, once (README.md says how much is downloaded) ..."
+	@$(call INSTALL,.[$(ALL_EXTRAS)])
 	@rm -f $(VENV)/.installed-*
 	@touch $(STAMP)-base $@
 
 $(VENV)/.made:
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 		echo "The course needs Python 3.11 or newer; '$(PYTHON)' is missing or older. Name one: make PYTHON=python3.12 ..."; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
 		echo "'$(PYTHON) -m venv' failed. On Debian and Ubuntu install python3-venv first, then run make again."; exit 1; }

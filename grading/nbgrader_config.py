@@ -4,6 +4,10 @@ The builder (`python -m kvgrade build`) reads this file too, so a notebook relea
 """
 
 import os
+import sys
+
+# nbgrader loads our steps by name, and its command has another folder on its path than this one.
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 c = get_config()  # type: ignore[name-defined]  # noqa: F821 - nbgrader puts get_config there
 
@@ -15,3 +19,14 @@ c.ClearSolutions.code_stub = {
     "python": '# YOUR CODE HERE\nraise NotImplementedError("not attempted yet: put your code in place of this line")'
 }
 c.ClearSolutions.text_stub = "*Your answer here.*"
+
+# A hand-in is hostile bytes. Its answers are grafted onto the released notebook and run in a jail (docs/grading.md).
+c.Autograde.exporter_class = "kvgrade.preprocessors.HandInExporter"
+c.Autograde.sanitize_preprocessors = ["kvgrade.preprocessors.Graft", "nbgrader.preprocessors.CheckCellMetadata"]
+c.Autograde.autograde_preprocessors = [
+    "kvgrade.preprocessors.GradeInJail",
+    "nbgrader.preprocessors.SaveAutoGrades",
+    "nbgrader.preprocessors.AssignLatePenalties",
+    "nbgrader.preprocessors.CheckCellMetadata",
+]
+c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.set-aside"]

@@ -1,5 +1,6 @@
 """Known answers of unit 01 against the checks that learners get: right ones pass, wrong ones get their own diagnosis."""
 
+import linecache
 import math
 from pathlib import Path
 
@@ -22,29 +23,53 @@ WRONG = [path for path in ANSWERS if path.name.startswith("wrong_")]
 
 # What the panel has to say about each wrong answer: words of the `why` that fits its mistake.
 DIAGNOSES = {
+    "positions_processed/wrong_cached_multiplies": "then each call gets one position",
+    "positions_processed/wrong_cached_takes_the_larger": "then each call gets one position",
+    "positions_processed/wrong_checks_with_cache_only": "without a cache too",
+    "positions_processed/wrong_checks_without_cache_only": "at least one prompt token",
     "positions_processed/wrong_final_length_each_step": "the naive calls get 1, 2, ..., 200",
-    "positions_processed/wrong_last_token_fed_back": "the last token is never fed back",
+    "positions_processed/wrong_last_token_fed_back": "the last token is chosen but never fed back",
     "positions_processed/wrong_naive_from_one_more": "the naive calls get 1, 2, ..., 200",
+    "positions_processed/wrong_negative_n_new": "a negative number of tokens",
     "positions_processed/wrong_no_errors": "at least one prompt token",
     "positions_processed/wrong_nothing_still_costs": "nothing to produce",
     "positions_processed/wrong_prefill_forgotten": "the first new token comes out of prefill",
+    "KVCache/wrong_append_after_truncate": "after truncate the next append goes where the cut was",
     "KVCache/wrong_append_concatenates": "not a copy",
+    "KVCache/wrong_append_negative_layer": "for append too",
     "KVCache/wrong_broadcasts_heads": "one head would be broadcast",
+    "KVCache/wrong_failed_append_counts": "must leave the length as it was",
+    "KVCache/wrong_index_error": "layer 2 of 2 does not exist",
     "KVCache/wrong_k_for_v": "v is stored beside k",
-    "KVCache/wrong_negative_layers": "negative layers are not layers",
-    "KVCache/wrong_one_position_unused": "no room",
+    "KVCache/wrong_length_is_an_attribute": "an attribute hides your method `length`",
+    "KVCache/wrong_length_negative_layer": "for length too",
+    "KVCache/wrong_negative_layers": "numpy would take the last one",
+    "KVCache/wrong_no_room_check": "numpy broadcasts one row into an empty slice",
+    "KVCache/wrong_one_position_unused": "the last free position can be used",
     "KVCache/wrong_truncate_ignores_too_long": "larger than every layer's length",
+    "KVCache/wrong_truncate_negative": "a negative length is no length",
     "KVCache/wrong_truncate_sets_length": "min(its length, length)",
     "KVCache/wrong_truncates_one_layer": "truncate cuts every layer",
+    "KVCache/wrong_v_buffer_replaced": "for v too",
     "KVCache/wrong_v_copied": "for v too",
+    "KVCache/wrong_v_rows_unchecked": "k and v must have the same shape",
+    "KVCache/wrong_v_unchecked": "v too: one head",
     "KVCache/wrong_view_copies": "not a copy",
     "KVCache/wrong_writes_before_checking": "a failed append must leave the cache",
     "cached_attention/wrong_changes_q": "must not change its inputs",
-    "cached_attention/wrong_hides_itself": "softmax over the keys",
+    "cached_attention/wrong_hides_itself": "its own too",
+    "cached_attention/wrong_masked_after_softmax": "must add up to 1: mask first",
+    "cached_attention/wrong_masked_with_a_thousand": "not a large number",
+    "cached_attention/wrong_masked_with_zero": "0 is a score like any other",
+    "cached_attention/wrong_maximum_before_mask": "the maximum over visible keys",
     "cached_attention/wrong_no_mask": "no query may see a later key",
-    "cached_attention/wrong_overflows": "overflow exp",
+    "cached_attention/wrong_no_softmax": "after softmax its only weight is 1",
+    "cached_attention/wrong_overflows": "exp of that overflows",
+    "cached_attention/wrong_scaled_by_root_8": "d is the head width of this q",
     "cached_attention/wrong_scaled_by_width": "sqrt(d)",
+    "cached_attention/wrong_softmax_over_everything": "softmax over the keys",
     "cached_attention/wrong_softmax_over_queries": "softmax over the keys",
+    "cached_attention/wrong_too_many_queries": "are not the last of 4 positions",
     "cached_attention/wrong_top_left_mask": "bottom right",
     "cached_attention/wrong_unscaled": "sqrt(d)",
     "kv_cache_bytes/wrong_always_fp16": "bytes_per_value is a factor",
@@ -52,12 +77,18 @@ DIAGNOSES = {
     "kv_cache_bytes/wrong_checks_the_product": "two negatives",
     "kv_cache_bytes/wrong_keys_only": "both K and V",
     "kv_cache_bytes/wrong_layers_forgotten": "in every layer",
-    "kv_cache_bytes/wrong_mebibytes": "two bytes each",
+    "kv_cache_bytes/wrong_negative_batch": "a negative batch",
+    "kv_cache_bytes/wrong_negative_bytes_per_value": "negative bytes_per_value",
+    "kv_cache_bytes/wrong_negative_width": "a negative head width",
     "kv_cache_bytes/wrong_one_position_more": "both K and V, in every layer",
     "kv_cache_bytes/wrong_rounded": "do not round",
 }
-# The answer's own ValueError, raised where none is due: the panel quotes it and its place, so there is no `why`.
-OWN_ERROR = {"KVCache/wrong_one_position_unused"}
+# An error where none is due: the panel quotes it instead of two values.
+STOPPED = {
+    "KVCache/wrong_append_after_truncate": "your code stopped with: ValueError",
+    "KVCache/wrong_length_is_an_attribute": "the check could not use your result: TypeError",
+    "KVCache/wrong_one_position_unused": "your code stopped with: ValueError",
+}
 
 
 def key(path: Path) -> str:
@@ -68,8 +99,10 @@ def run(exercise: str, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Execute an answer, then the check cell, the way a grader does: a failed check raises."""
     monkeypatch.setenv("KVLAB_STRICT", "1")
     names: dict[str, object] = {"math": math, "np": np, "torch": torch, "check": check, "__name__": "__main__"}
-    exec(compile(answer, f"<answer {exercise}>", "exec"), names)
-    exec(compile(CHECKS[exercise], f"<check {exercise}>", "exec"), names)
+    for cell, source in (("answer", f"# exercise: {exercise}\n{answer}"), ("check", CHECKS[exercise])):
+        name = f"<{cell} {exercise}>"
+        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
+        exec(compile(source, name, "exec"), names)
 
 
 def test_each_exercise_has_enough_known_answers() -> None:
@@ -98,13 +131,12 @@ def test_wrong_answers_get_their_diagnosis(path: Path, monkeypatch: pytest.Monke
         run(path.parent.name, path.read_text(encoding="utf-8"), monkeypatch)
     panel = str(caught.value)
     assert f"{path.parent.name}: not right yet" in panel
-    if key(path) in OWN_ERROR:
-        assert "your code stopped with: ValueError" in panel and "where: line" in panel
-        told = panel
+    assert "  the check ran: " in panel
+    if key(path) in STOPPED:
+        assert STOPPED[key(path)] in panel
     else:
         assert "  expected: " in panel and "  came: " in panel
-        told = panel.split("likely mistake: ")[1]
-    assert DIAGNOSES[key(path)] in told
+    assert DIAGNOSES[key(path)] in panel.split("the rule: ")[1]
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
@@ -112,3 +144,22 @@ def test_an_unsolved_stub_is_not_attempted(exercise: str, monkeypatch: pytest.Mo
     stub = clear(SOLUTIONS[exercise], "raise NotImplementedError")
     with pytest.raises(AssertionError, match=f"{exercise}: not attempted yet"):
         run(exercise, stub, monkeypatch)
+
+
+WHOLE_JOB = {
+    "kvlab.attention.attend": "cached_attention",
+    "kvlab.attention.stacked_attention": "cached_attention",
+    "kvlab.attention.grouped_query_attention": "cached_attention",
+    "kvlab.scratch.attention": "cached_attention",
+    "kvlab.arithmetic.kv_bytes": "kv_cache_bytes",
+}
+
+
+@pytest.mark.parametrize("name", WHOLE_JOB)
+def test_functions_that_do_the_whole_job_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    exercise, (module, _, function) = WHOLE_JOB[name], name.rpartition(".")
+    answer = (
+        f"from {module} import {function}\ndef {exercise}(*args, **kwargs):\n    return {function}(*args, **kwargs)"
+    )
+    with pytest.raises(AssertionError, match=f"{name} is closed in this exercise"):
+        run(exercise, answer, monkeypatch)

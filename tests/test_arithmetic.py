@@ -60,7 +60,9 @@ def test_kv_cache_bytes_keeps_fractions_and_exact_integers() -> None:
 
 
 @pytest.mark.parametrize("position", range(6))
-@pytest.mark.parametrize("bad", [-1, float("nan"), float("inf"), "many", True, None])
+@pytest.mark.parametrize(
+    "bad", [-1, float("nan"), float("inf"), "many", "2", b"2", True, None, pytest.param(10**400, id="huge")]
+)
 def test_kv_cache_bytes_rejects(position: int, bad: object) -> None:
     values: list[object] = [2, 2, 2, 2, 2, 2]
     values[position] = bad
@@ -308,3 +310,17 @@ def test_importing_needs_no_torch_and_no_numpy() -> None:
     code = "import sys, kvlab.arithmetic, kvlab.claims, kvlab.glossary; print({'torch', 'numpy'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize("convert", [ar.gb, ar.gib, ar.format_bytes])
+@pytest.mark.parametrize("bad", [pytest.param(10**400, id="10**400"), pytest.param(10**5000, id="10**5000"), "8", -1])
+def test_conversions_name_a_number_that_they_cannot_take(convert, bad) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match="n_bytes"):
+        convert(bad)
+
+
+@pytest.mark.parametrize("name", ["n_layers", "n_heads", "d_model", "n_kv_heads", "d_head"])
+@pytest.mark.parametrize("bad", [0, -1, 1.5, "2", None, pytest.param(10**400, id="huge")])
+def test_shapes_with_a_wrong_size_are_named(name: str, bad: object) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        ar.kv_bytes({**GQA, name: bad}, 10)

@@ -40,7 +40,8 @@ def test_only_the_first_failure_is_told(notebook: Notebook, capsys: pytest.Captu
     lines = 't.equal(double(2), 4, "first")\nt.equal(double(3), 6, "second")\nt.equal(double(4), 8, "third")'
     assert notebook.check(WRONG, lines) is State.WRONG
     out = capsys.readouterr().out
-    assert "second" in out and "third" not in out and "1 line of this check passed" in out
+    assert "the rule: second" in out and "first" not in out and "third" not in out
+    assert "the check ran: t.equal(double(3), 6) (line 3)" in out
 
 
 def test_error_names_the_learners_line(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,12 +49,39 @@ def test_error_names_the_learners_line(notebook: Notebook, capsys: pytest.Captur
     assert notebook.check(answer, CHECK) is State.WRONG
     out = capsys.readouterr().out
     assert "ValueError" in out and "line 5 of your cell, in double: return y @ y" in out
+    assert "the check ran: t.equal(double(3), 6) (line 2)" in out and "the rule: twice, not two more" in out
+
+
+def test_error_in_a_preparing_line_gets_the_rule_of_the_next(
+    notebook: Notebook, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = 't.equal(double(2), 4, "first")\nx = double(\n    None\n)\nt.equal(x, [], "no result for None")'
+    assert notebook.check(RIGHT, lines) is State.WRONG
+    out = capsys.readouterr().out
+    assert "the check ran: x = double(None) (line 3)" in out and "the rule: no result for None" in out
+
+
+def test_an_attribute_that_hides_a_method_is_named(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = (
+        "class Two:\n    def __init__(self):\n        self.{0} = [2]\n"
+        "    def value(self):\n        return 2\n    def twice(self):\n        return 2 * self.value()"
+    )
+    for hidden, line in (("value", "Two().twice()"), ("twice", "two.twice()")):
+        notebook.check(answer.format(hidden), f'two = Two()\nt.equal({line}, 4, "two twos")')
+        assert f"likely mistake: an attribute hides your method `{hidden}`" in capsys.readouterr().out
+    assert notebook.check(answer.format("other"), 't.equal(Two().twice(), 4, "two twos")') is State.RIGHT
+
+
+def test_a_wrong_shape_is_told_once(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+    notebook.check("def double(x):\n    return np.ones((4, 5))", 't.equal(double(3), np.ones((5, 4)), "shape")')
+    out = capsys.readouterr().out
+    assert "expected: shape (5, 4)" in out and out.count("shape (4, 5)") == 1
 
 
 def test_unusable_result_names_the_line_of_the_check(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
     assert notebook.check("def double(x):\n    pass", 't.equal(double(3).tolist(), [6], "no")') is State.WRONG
     out = capsys.readouterr().out
-    assert "AttributeError" in out and "line 2 of the check" in out
+    assert "AttributeError" in out and "the check ran: t.equal(double(3).tolist(), [6]) (line 2)" in out
 
 
 def test_missing_function_says_run_the_cell(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def test_lookup() -> None:
 
 
 def test_table_is_folded_and_has_both_forms() -> None:
-    bundle = claims.show(card=4)._repr_mimebundle_()
+    bundle = claims.show(card=4, every=True)._repr_mimebundle_()
     page, text = bundle["text/html"], bundle["text/plain"]
     assert page.startswith("<details><summary>") and page.endswith("</details>")
     assert page.count("<tr>") == len(claims.rows(4)) + 1
@@ -92,11 +92,28 @@ def test_table_is_folded_and_has_both_forms() -> None:
         assert "$" not in form
     assert "&#x27;GPT-4 level&#x27;" in page  # escaped
     chosen = claims.show(ids=["04.07"])
-    assert len(chosen.rows) == 1 and chosen.rows[0][2] == "16.06 GB of 16-bit weights"
+    assert chosen.rest is None and len(chosen.key.rows) == 1 and chosen.key.rows[0][2] == "16.06 GB of 16-bit weights"
 
 
 def test_bytes_are_shown_in_both_units() -> None:
-    assert "16 GiB" in claims.show(ids=["04.05"]).rows[0][2]
+    assert "16 GiB" in claims.show(ids=["04.05"]).key.rows[0][2]
+
+
+@pytest.mark.parametrize("card", [1, 2, 4])
+def test_of_a_long_card_the_few_that_matter_are_shown_and_the_rest_folds(card: int) -> None:
+    shown, all_rows = claims.show(card=card), claims.rows(card)
+    key = [row for row in all_rows if row.get("key")]
+    assert 3 <= len(key) <= 4 and shown.rest is not None
+    page, text = shown.to_html(), shown.to_text()
+    outer, inner = page.split(f"<details><summary>{len(all_rows) - len(key)} more claims</summary>")
+    assert outer.count("<tr>") == len(key) + 1 and inner.count("<tr>") == len(all_rows) - len(key) + 1
+    assert page.count("<details>") == page.count("</details>") == 2 and page.endswith("</details></details>")
+    assert text.endswith(f"{len(all_rows) - len(key)} more claims: claims.show(card={card}, every=True) shows them.")
+    assert str(shown) == text and 4 * len(text) < 3 * len(claims.show(card=card, every=True).to_text())
+
+
+def test_a_short_card_is_one_table() -> None:
+    assert claims.show(card=3).rest is None and len(claims.show(card=3).key.rows) == len(claims.rows(3))
 
 
 CHANGES: list[tuple[dict[str, Any], str]] = [
@@ -107,6 +124,7 @@ CHANGES: list[tuple[dict[str, Any], str]] = [
     ({"card": True}, "'card' must be int"),
     ({"note": " "}, "'note' is empty"),
     ({"date": "30 Nov"}, "a date looks like"),
+    ({"key": 1}, "'key' must be bool"),
     ({"colour": "red"}, "unknown field 'colour'"),
     ({"ours": "many"}, "must be a number"),
     ({"measured_by": "kvlab.scratch"}, "both 'compute' and 'measured_by'"),

@@ -1,7 +1,10 @@
 """`kvlab doctor` and `kvlab models`: each bad state gives its line, and says what to do."""
 
 import json
+import os
 import struct
+import subprocess
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -79,6 +82,41 @@ def test_changed_data_fails_and_unrecorded_data_warns(tmp_path: Path, monkeypatc
 def test_a_folder_without_write_permission_fails() -> None:
     (finding,) = doctor.check_work(Path("/proc/kvlab/work"))
     assert finding.status == "FAIL" and finding.advice
+
+
+def test_a_name_that_the_system_refuses_is_a_line_of_the_report(tmp_path: Path) -> None:
+    (finding,) = doctor.check_work(tmp_path / ("x" * 300))
+    assert finding.status == "FAIL" and "name too long" in finding.text
+
+
+def test_data_that_cannot_be_read_is_a_line_of_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(folder: Path) -> list[str]:
+        raise PermissionError(13, "Permission denied", str(folder / "a"))
+
+    monkeypatch.setattr(doctor, "data_dir", lambda: tmp_path)
+    monkeypatch.setattr(checksums, "verify", refuse)
+    (finding,) = doctor.check_data()
+    assert finding.status == "FAIL" and "Permission denied" in finding.text
+
+
+def test_any_other_refusal_of_the_system_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(models, "data_dir", lambda: tmp_path)
+    (tmp_path / "primer" / "target" / "model.safetensors").mkdir(parents=True)
+    assert main(["models"]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"kvlab models: Cannot use {tmp_path}") and "Is a directory" in error
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = [sys.executable, "-m", "kvlab", "models"]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 141
 
 
 def test_the_command_exits_1_when_a_line_fails(

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from helpers import ROOT, code_cell, write_notebook
-from kvlab.cli import jupyter
 from kvlab.cli.files import write_atomic
 from kvlab.cli.main import main
 
@@ -138,20 +137,86 @@ def test_a_failed_write_leaves_the_old_file_and_no_rest(tmp_path: Path, monkeypa
     assert [item.name for item in tmp_path.iterdir()] == ["a.json"]
 
 
-def test_a_port_in_use_is_refused_when_asked_for_and_passed_over_when_not(
+def test_a_port_in_use_copies_nothing(
     release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("KVLAB_CACHE", str(tmp_path / "cache"))
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         assert main(["lab", "--port", str(port), "--dir", str(tmp_path / "work")]) == 2
         assert f"Port {port} is in use" in capsys.readouterr().err
-        assert not (tmp_path / "work").exists()
-        monkeypatch.setattr(jupyter, "FIRST_PORT", port)
-        assert jupyter.choose_port(None) > port
     assert main(["lab", "--port", "70000", "--dir", str(tmp_path / "work")]) == 2
     assert "70000 is no port" in capsys.readouterr().err
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_changed_notebook_is_named_when_it_is_left_alone(
+    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    work = tmp_path / "work"
+    prepare(work)
+    write_notebook(work / NAME, [code_cell("a", "my work")])
+    capsys.readouterr()
+    assert prepare(work) == 0
+    assert capsys.readouterr().out == f"{NAME}: yours is changed; it was left as it is.\n"
+
+
+def test_the_folder_of_the_release_is_refused(
+    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "link").symlink_to(release)
+    for folder in [release, tmp_path / "link"]:
+        assert prepare(folder) == 2
+        assert "holds the released notebooks" in capsys.readouterr().err
+    assert sorted(path.name for path in release.iterdir()) == [NAME, "02_prefill_decode.ipynb"]
+
+
+@pytest.mark.parametrize("kind", ["long", "loop", "record is a file", "record is a folder", "release is a folder"])
+def test_a_place_that_cannot_be_used_is_a_sentence_and_nothing_is_copied(
+    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    work = tmp_path / ("x" * 300 if kind == "long" else "work")
+    if kind == "loop":
+        work.symlink_to(work)
+    elif kind == "record is a file":
+        work.mkdir()
+        (work / ".kvlab").touch()
+    elif kind == "record is a folder":
+        (work / ".kvlab" / "manifest.json").mkdir(parents=True)
+    elif kind == "release is a folder":
+        (release / NAME).unlink()
+        (release / NAME).mkdir()
+    assert prepare(work) == 2
+    expected = {"long": "name too long", "loop": "symbolic links", "record is a file": "Move it away"}
+    expected |= {"record is a folder": "Move it away", "release is a folder": "cannot be read: Is a directory"}
+    assert expected[kind] in capsys.readouterr().err
+    assert list(tmp_path.glob("work/*.ipynb")) == []
+
+
+def test_what_a_killed_write_left_is_removed_once_it_is_old(release: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    prepare(work)
+    rests = [work / f".{NAME}.ab12_cd3.tmp", work / ".kvlab" / ".manifest.json.ab12_cd3.tmp"]
+    others = [work / ".mine.tmp", work / f".{NAME}.zz12_cd3.tmp", work / "notes.tmp"]
+    for path in rests + others:
+        path.write_text("x")
+        if path != others[1]:  # that one is young
+            os.utime(path, (1, 1))
+    prepare(work)
+    assert [path.exists() for path in rests + others] == [False, False, True, True, True]
+
+
+def test_an_update_goes_through_a_link(release: Path, tmp_path: Path) -> None:
+    work, real = tmp_path / "work", tmp_path / "real.ipynb"
+    prepare(work)
+    (work / NAME).rename(real)
+    (work / NAME).symlink_to(real)
+    write_notebook(release / NAME, [code_cell("a", "print('two')")])
+    assert prepare(work) == 0
+    assert (work / NAME).is_symlink()
+    assert real.read_bytes() == (release / NAME).read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +229,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path
         port = probe.getsockname()[1]
     env = os.environ | {
         "KVLAB_NOTEBOOKS": str(base / "notebooks"),
+        "KVLAB_CACHE": str(base / "cache"),
         "JUPYTER_TOKEN": "test-token",
         "JUPYTER_RUNTIME_DIR": str(base / "runtime"),
         "PYTHONPATH": str(ROOT / "src"),

@@ -123,3 +123,27 @@ def test_an_exercise_whose_cell_is_gone_is_a_sentence(work: Path, capsys: pytest
     write_notebook(work / NAME, [code_cell("a", "x")])
     assert main(["reset", "1", "attention", "--dir", str(work)]) == 2
     assert "no longer has an answer cell of attention" in capsys.readouterr().err
+
+
+def test_a_linked_notebook_stays_a_link(work: Path) -> None:
+    real = work.parent / "real.ipynb"
+    (work / NAME).rename(real)
+    (work / NAME).symlink_to(real)
+    assert main(["reset", "1", "--dir", str(work)]) == 0
+    assert (work / NAME).is_symlink()
+    assert real.read_bytes() == (work.parent / "notebooks" / NAME).read_bytes()
+
+
+def test_an_unreadable_record_stops_before_anything_is_changed(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record, mine = work / ".kvlab" / "manifest.json", (work / NAME).read_bytes()
+    record.unlink()
+    record.mkdir()
+    assert main(["reset", "1", "--dir", str(work)]) == 2
+    assert "Cannot read the record" in capsys.readouterr().err
+    assert (work / NAME).read_bytes() == mine and backups(work) == []
+    assert main(["reset", "1", "attention", "--dir", str(work)]) == 0, "one answer needs no record"
+
+
+def test_the_release_is_never_reset(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reset", "1", "--dir", str(work.parent / "notebooks")]) == 2
+    assert "holds the released notebooks" in capsys.readouterr().err

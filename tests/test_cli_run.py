@@ -1,9 +1,12 @@
 """`kvlab run`: executes copies, checks parameters first, reports time, memory and the first error."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,9 @@ def test_parameters_reach_the_kernel_which_is_this_interpreter(
         (["-p", "RATE", "x"], "RATE is a number, not 'x'"),
         (["7"], "There is no unit '7'. Units: 01_a."),
         (["--timeout", "0"], "more than 0 seconds"),
+        (["--timeout", "nan"], "more than 0 seconds"),
+        (["work/01_a.ipynb"], "takes units such as 01, not files such as work/01_a.ipynb. For your own copy"),
+        (["01_a.ipynb"], "takes units such as 01, not files"),
     ],
 )
 def test_wrong_arguments_stop_before_anything_runs(
@@ -83,6 +89,39 @@ def test_the_folder_of_the_release_is_never_written_to(course: Path, capsys: pyt
     assert main(["run", "--output", str(course / "notebooks")]) == 2
     assert "holds the released notebooks" in capsys.readouterr().err
     assert source.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["work", "record", "own notebook", "text", "folder"])
+def test_nobodys_work_is_replaced(
+    course: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    add(course, "01_a", "1")
+    out = course / "out"
+    mine = write_notebook(out / "01_a.ipynb", [code_cell("a", "my work")])
+    if kind == "work":
+        monkeypatch.setattr("kvlab.cli.run.work_dir", lambda: out)
+    elif kind == "record":
+        (out / ".kvlab").mkdir()
+    elif kind == "text":
+        mine.write_text("{")
+    elif kind == "folder":
+        mine.unlink()
+        mine.mkdir()
+    before = None if mine.is_dir() else mine.read_bytes()
+    assert run(course) == 2
+    expected = "is a learner's folder" if kind in ("work", "record") else "is no copy that papermill made"
+    assert expected in capsys.readouterr().err
+    assert (None if mine.is_dir() else mine.read_bytes()) == before
+
+
+def test_an_executed_copy_is_replaced_and_names_its_own_place(course: Path) -> None:
+    for text in ["one", "two"]:
+        add(course, "01_a", f"import os; print('{text}', os.getcwd())")
+        assert run(course) == 0
+        assert printed(course, "01_a") == f"{text} {course / 'out'}\n"
+    copy = course / "out" / "01_a.ipynb"
+    assert json.loads(copy.read_text())["metadata"]["papermill"]["output_path"] == str(copy)
+    assert [path.name for path in copy.parent.iterdir()] == [copy.name]
 
 
 def test_a_failing_cell_is_named_and_the_others_still_run(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,6 +153,7 @@ def test_an_endless_notebook_is_stopped_with_all_its_processes(
     add(
         course,
         "01_a",
+        "print('so far')",
         f"{child}\nwhile True:\n    try:\n        time.sleep(9)\n    except KeyboardInterrupt:\n        pass",
     )
     start = time.monotonic()
@@ -121,17 +161,38 @@ def test_an_endless_notebook_is_stopped_with_all_its_processes(
     assert time.monotonic() - start < 40
     assert "not finished after 12 seconds" in capsys.readouterr().err
     assert not psutil.pid_exists(int(pid_file.read_text()))
+    assert printed(course, "01_a") == "so far\n", "the copy holds what was done"
 
 
-def test_an_ended_command_takes_its_kernels_along(course: Path) -> None:
-    pid_file = course / "pid"
-    add(course, "01_a", f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(600)")
+@pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("SIGINT", 130), ("SIGKILL", -9)])
+def test_an_ended_command_takes_its_kernels_along(course: Path, name: str, code: int) -> None:
+    pid_file, temporary = course / "pid", course / "tmp"
+    temporary.mkdir()
+    child = "child = subprocess.Popen(['sleep', '600'])"
+    note = f"open({str(pid_file)!r}, 'w').write(f'{{os.getpid()}} {{os.getppid()}} {{child.pid}} ')"
+    add(course, "01_a", f"import os, subprocess, time; {child}; {note}; time.sleep(600)")
     command = [sys.executable, "-m", "kvlab", "run", "--output", str(course / "out")]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 60
-    while not (pid_file.exists() and pid_file.read_text()):
-        assert process.poll() is None and time.monotonic() < deadline
+    env = os.environ | {"TMPDIR": str(temporary)}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    wait_for(lambda: pid_file.exists() and pid_file.read_text().endswith(" "), 60)
+    assert process.poll() is None
+    kernels = [psutil.Process(int(pid)) for pid in pid_file.read_text().split()]
+    process.send_signal(getattr(signal, name))
+    assert process.wait(timeout=20) == code
+    wait_for(lambda: not any(alive(kernel) for kernel in kernels), 20)
+    wait_for(lambda: list(temporary.glob("kvlab-*")) == [], 20)
+
+
+def alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} seconds"
         time.sleep(0.1)
-    process.terminate()
-    assert process.wait(timeout=20) == 143
-    assert not psutil.pid_exists(int(pid_file.read_text()))

@@ -3,6 +3,7 @@
 import pytest
 
 from kvlab import attention, faults, sampling
+from kvlab.cache import PreallocatedCache
 from kvlab.sampling import filters
 
 
@@ -47,3 +48,28 @@ def test_unknown_fault_lists_the_known() -> None:
         faults.plant("gremlin"),
     ):
         pass
+
+
+@pytest.mark.parametrize("second", ["values_not_appended", "stale_cache"])
+def test_two_faults_in_one_place_are_refused_and_none_stays(second: str) -> None:
+    """Ended in the wrong order, the second would put the first one back for good."""
+    right = PreallocatedCache.update
+    with faults.plant("stale_cache"):
+        wrong = PreallocatedCache.update
+        with pytest.raises(ValueError, match="where 'stale_cache' is planted already"), faults.plant(second):
+            pass
+        assert PreallocatedCache.update is wrong
+    assert PreallocatedCache.update is right
+    with faults.plant(second):
+        assert PreallocatedCache.update is not right
+    assert PreallocatedCache.update is right
+
+
+def test_faults_in_two_places_may_end_in_any_order() -> None:
+    right = attention.causal_mask, attention.scores
+    first, second = faults.plant("top_left_mask"), faults.plant("unscaled_scores")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    second.__exit__(None, None, None)
+    assert (attention.causal_mask, attention.scores) == right

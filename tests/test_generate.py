@@ -13,6 +13,7 @@ from kvlab.config import ModelConfig
 from kvlab.generate import GREEDY, generate_cached, generate_naive, stream
 from kvlab.loading import load, random_model
 from kvlab.model import Llama
+from kvlab.paths import data_dir
 from kvlab.sampling import SamplingSettings
 
 CONFIG = ModelConfig(vocab_size=50, d_model=16, n_layers=3, n_heads=4, n_kv_heads=2, d_head=6, d_ff=24, max_len=48)
@@ -134,7 +135,7 @@ def test_stream_yields_before_it_has_finished(draft: Llama) -> None:
         ([], 3, "the prompt is empty"),
         ([1, 50], 3, "token id 50 is outside the vocabulary of 50"),
         ([-1], 3, "token id -1 is outside"),
-        ([1], -1, "must not be negative"),
+        ([1], -1, "max_new must be at least 0"),
         ("text", 3, "no tokenizer"),
     ],
 )
@@ -174,3 +175,102 @@ def test_a_small_cache_is_refused_before_anything_is_computed(model: Llama) -> N
 
 def test_greedy_is_temperature_zero() -> None:
     assert replace(GREEDY, temperature=0.0) == GREEDY
+
+
+# --- special tokens --------------------------------------------------------------------------------------------------
+
+
+def starts_with(model: Llama, token: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the first generated token this one; the others are the model's."""
+    from kvlab import generate
+
+    right = generate.choose
+
+    def choose(logits, settings, context, result, generator):  # type: ignore[no-untyped-def]
+        return token if not result.tokens else right(logits, settings, context, result, generator)
+
+    monkeypatch.setattr(generate, "choose", choose)
+
+
+@pytest.mark.parametrize("loop", [generate_naive, generate_cached])
+def test_special_tokens_are_not_part_of_the_text(draft: Llama, loop, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    starts_with(draft, draft.tokenizer.bos_id, monkeypatch)
+    run = loop(draft, PROMPT, 5, stop=["<|bos|>"])
+    assert run.tokens[0] == draft.tokenizer.bos_id
+    assert run.stopped_by == "length"
+    assert "<|" not in run.text
+    assert run.text == draft.tokenizer.decode(run.tokens)
+
+
+def test_after_an_ignored_end_the_text_is_still_that_of_decode(draft: Llama) -> None:
+    run = generate_cached(draft, "mom", 120, ignore_eos=True)
+    assert draft.tokenizer.eos_id in run.tokens[:-1]
+    assert run.text == draft.tokenizer.decode(run.tokens)
+
+
+def test_ids_that_the_tokenizer_does_not_know_add_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint may have more rows than its tokenizer has tokens: one of them must not end the answer."""
+    from kvlab.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.from_file(data_dir() / "primer" / "tokenizer.json", 5000)
+    wide = random_model(replace(CONFIG, vocab_size=5000), "cpu", torch.float64)
+    wide.tokenizer = tokenizer
+    starts_with(wide, 4999, monkeypatch)
+    run = generate_cached(wide, [1], 3)
+    assert (run.tokens[0], len(run.tokens)) == (4999, 3)
+    assert run.text == tokenizer.decode(run.tokens)
+    assert tokenizer.pieces([4999]) == ["<|unused 4999|>"]
+
+
+# --- refusals at the call --------------------------------------------------------------------------------------------
+
+LOOPS = [generate_naive, generate_cached, stream]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize(
+    "prompt", [[1.7], ["1"], b"abc", [[1, 2]], torch.ones(1, 2, dtype=torch.long), torch.tensor(3), None, 5, {1: 2}]
+)
+def test_a_prompt_is_a_text_or_a_flat_list_of_ids(model: Llama, loop, prompt) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match="flat list of whole numbers"):
+        loop(model, prompt, 3)
+
+
+def test_a_tensor_of_ids_is_a_prompt(model: Llama) -> None:
+    assert generate_cached(model, torch.tensor([3, 1]), 4).tokens == generate_cached(model, [3, 1], 4).tokens
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("n_new", [float("nan"), 2.5, "3", None, True])
+def test_max_new_is_a_whole_number(model: Llama, loop, n_new) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match="max_new must be a whole number"):
+        loop(model, [1], n_new)
+
+
+def test_a_whole_float_counts_as_max_new(model: Llama) -> None:
+    assert len(generate_cached(model, [1], 3.0).tokens) == len(generate_naive(model, [1], 3.0).tokens) == 3  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_settings_that_the_model_cannot_follow_raise_at_the_call(model: Llama, loop) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match="logit_bias names id 50, but ids run from 0 to 49"):
+        loop(model, [1], 4, SamplingSettings(logit_bias={50: 1}))
+    with pytest.raises(ValueError, match="settings must be SamplingSettings"):
+        loop(model, [1], 4, {"temperature": 0})
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_half_a_character_in_a_prompt_is_named(draft: Llama, loop) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(ValueError, match="half a character"):
+        loop(draft, "mom \ud800", 3)
+
+
+@pytest.mark.parametrize("settings", [GREEDY, replace(GREEDY, seed=1), SamplingSettings()])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("loop", [generate_naive, generate_cached])
+def test_logits_without_a_best_token_are_refused(loop, value: float, settings: SamplingSettings) -> None:  # type: ignore[no-untyped-def]
+    broken = random_model(CONFIG, "cpu", torch.float64)
+    row = slice(None) if value == float("-inf") else slice(7, 8)
+    broken.lm_head.register_forward_hook(lambda _, __, logits: logits.index_fill(-1, torch.arange(50)[row], value))
+    with pytest.raises(ValueError, match="NaN or inf"):
+        loop(broken, [1], 3, settings)

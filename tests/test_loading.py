@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from kvlab import loading
 from kvlab.loading import load, random_model
 from kvlab.paths import data_dir
 
@@ -123,3 +124,102 @@ def test_random_model_of_a_published_shape() -> None:
 def test_random_model_of_an_unknown_shape() -> None:
     with pytest.raises((ValueError, KeyError), match="llama-9"):
         random_model("llama-9")
+
+
+# --- damage that parses, and arguments of a wrong kind ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[1]",
+        "null",
+        '{"model_type": "llama"}',
+        '{"model_type": "gpt2"}',
+        '{"model_type": "llama", "num_attention_heads": "four"}',
+        '{"model_type": "llama", "hidden_act": "gelu"}',
+    ],
+)
+def test_a_config_of_a_wrong_shape_is_named_with_its_path(folder: Path, content: str) -> None:
+    (folder / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=r"draft/config\.json (is damaged|cannot be used)"):
+        load(folder)
+
+
+def test_scaling_without_its_factors_is_named_with_the_path(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text()) | {"rope_parameters": {"rope_type": "llama3"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match=r"config\.json cannot be used: .* lacks 'factor'"):
+        load(folder)
+
+
+def test_a_config_that_is_not_utf_8_is_named(folder: Path) -> None:
+    (folder / "config.json").write_bytes(b'{"a": "\xff"}')
+    with pytest.raises(ValueError, match=r"config\.json is damaged"):
+        load(folder)
+
+
+@pytest.mark.parametrize("name", [None, ["x"], 3, {"a"}, "x" * 5000, "a\0b"])
+def test_a_name_of_a_wrong_kind_is_no_model(name: object) -> None:
+    with pytest.raises(ValueError, match="there is no model"):
+        load(name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ["float32", torch.int8, 32, torch.complex64])
+def test_a_dtype_of_a_wrong_kind_is_named(dtype: object) -> None:
+    with pytest.raises(ValueError, match=r"dtype must be one of torch\.float16"):
+        load("primer-draft", "cpu", dtype)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"dtype must be one of torch\.float16"):
+        random_model("smollm2-135m", "cpu", dtype)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("device", [None, 1.5, ["cpu"]])
+def test_a_device_of_a_wrong_kind_is_named(device: object) -> None:
+    with pytest.raises(ValueError, match="unknown device"):
+        load("primer-draft", device)  # type: ignore[arg-type]
+
+
+def test_a_random_model_larger_than_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is reserved: 13.5 GB in bfloat16, double in float32."""
+    monkeypatch.setattr(loading, "initialise", lambda *_: pytest.fail("the model was made"))
+    for dtype, free in ((torch.bfloat16, 13 * 10**9), (torch.float32, 26 * 10**9)):
+        monkeypatch.setattr(loading, "available_memory", lambda free=free: free)
+        monkeypatch.setattr(torch.nn.Module, "to_empty", lambda *_, **__: pytest.fail("memory was taken"))
+        with pytest.raises(ValueError, match=r"weights take .* GB .* but .* are free"):
+            random_model("llama-2-7b", "cpu", dtype)
+
+
+def test_a_random_model_that_just_fits_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvlab.config import ModelConfig
+
+    config = ModelConfig(40, 16, 2, 4, 2, 6, 24, 32)
+    needed = sum(p.numel() for p in random_model(config, "cpu").parameters()) * 4
+    monkeypatch.setattr(loading, "available_memory", lambda: needed)
+    random_model(config, "cpu")
+    monkeypatch.setattr(loading, "available_memory", lambda: needed - 1)
+    with pytest.raises(ValueError, match="are free"):
+        random_model(config, "cpu")
+
+
+def test_a_tokenizer_of_another_kind_is_refused_with_its_path(folder: Path) -> None:
+    import tokenizers
+
+    tokenizers.Tokenizer(tokenizers.models.BPE({"▁": 0}, [])).save(str(folder / "tokenizer.json"))
+    with pytest.raises(ValueError, match=r"tokenizer\.json cannot be used: only byte-level"):
+        load(folder, "cpu")
+
+
+def test_a_model_with_more_rows_than_the_tokenizer_has_tokens_generates(folder: Path) -> None:
+    from kvlab.config import ModelConfig
+    from kvlab.generate import generate_cached
+
+    shutil.copy(data_dir() / "primer" / "tokenizer.json", folder / "tokenizer.json")
+    known = load(folder, "cpu").tokenizer.vocab_size
+    wide = random_model(ModelConfig(known + 500, 16, 1, 2, 1, 8, 16, 64), "cpu")
+    loading.save(wide, folder)
+    model = load(folder, "cpu")
+    with torch.no_grad():  # every token but one beyond the tokenizer's becomes unlikely
+        model.lm_head.weight.zero_()
+    model.lm_head.register_forward_hook(lambda _, __, logits: logits.index_fill(-1, torch.tensor(known + 400), 9.0))
+    run = generate_cached(model, "mom", 3)
+    assert (run.tokens, run.text) == ([known + 400] * 3, "")

@@ -1,5 +1,6 @@
 """The decoder against transformers' LlamaForCausalLM at tiny random sizes, and its refusals."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import torch
 from helpers import require
 from kvlab.cache import GrowingCache, PreallocatedCache
 from kvlab.config import ModelConfig
+from kvlab.generate import decode_step, generate_cached, prefill
 from kvlab.loading import load, random_model, save
 
 SCALING = {
@@ -143,8 +145,6 @@ def test_impossible_shapes_are_refused(change: dict, message: str) -> None:
 
 
 def test_config_survives_the_round_trip() -> None:
-    from dataclasses import replace
-
     for config in (CONFIG, replace(CONFIG, rope_scaling=SCALING, rope_theta=5e5, tied=False)):
         assert ModelConfig.from_hf(config.to_hf()) == config
 
@@ -153,3 +153,129 @@ def test_config_survives_the_round_trip() -> None:
 def test_foreign_checkpoints_are_refused(hf: dict) -> None:
     with pytest.raises(ValueError, match=r"gpt2|attention_bias"):
         ModelConfig.from_hf(hf)
+
+
+# --- caches that do not fit, and passes that fail --------------------------------------------------------------------
+
+
+def caches_that_do_not_fit() -> dict[str, tuple[str, GrowingCache | PreallocatedCache]]:
+    def prepared(dtype: torch.dtype = torch.float64, batch: int = 1, **changes: int) -> PreallocatedCache:
+        return PreallocatedCache(replace(CONFIG, **changes), batch=batch, dtype=dtype)
+
+    def growing(**changes: int) -> GrowingCache:
+        return GrowingCache(replace(CONFIG, **changes))
+
+    return {
+        "more layers": ("n_layers is 3, here 2", prepared(n_layers=3)),
+        "fewer layers": ("n_layers is 1, here 2", prepared(n_layers=1)),
+        "more layers, growing": ("n_layers is 3, here 2", growing(n_layers=3)),
+        "fewer layers, growing": ("n_layers is 1, here 2", growing(n_layers=1)),
+        "one KV head": ("n_kv_heads is 1, here 2", prepared(n_kv_heads=1)),
+        "KV heads, growing": ("n_kv_heads is 4, here 2", growing(n_kv_heads=4)),
+        "wide heads": ("d_head is 8, here 6", prepared(d_head=8)),
+        "float32": (r"dtype is torch\.float32, here torch\.float64", prepared(torch.float32)),
+        "two sequences": ("batch is 2, here 1", prepared(batch=2)),
+        "another device": ("device is meta, here cpu", PreallocatedCache(CONFIG, dtype=torch.float64, device="meta")),
+    }
+
+
+@pytest.mark.parametrize("name", caches_that_do_not_fit())
+def test_a_cache_of_another_model_is_refused(name: str) -> None:
+    model = random_model(CONFIG, "cpu", torch.float64)
+    message, cache = caches_that_do_not_fit()[name]
+    with pytest.raises(ValueError, match=f"does not fit the model: its {message}"):
+        model(torch.tensor([1, 2]), cache)
+    with pytest.raises(ValueError, match=f"does not fit the model: its {message}"):
+        generate_cached(model, [1, 2], 4, cache=cache)
+    with pytest.raises(ValueError, match=f"does not fit the model: its {message}"):
+        prefill(model, [1, 2], cache)
+    assert (cache.length, cache.nbytes) == (0, 0)
+
+
+@torch.no_grad()
+def test_a_batch_is_served_by_a_cache_of_that_batch() -> None:
+    model = random_model(CONFIG, "cpu", torch.float64)
+    ids = torch.tensor([[1, 2, 3], [4, 5, 6]])
+    for cache in (PreallocatedCache(CONFIG, batch=2, dtype=torch.float64), GrowingCache(CONFIG, batch=2)):
+        parts = torch.cat([model(ids[:, :2], cache), model(ids[:, 2:], cache)], dim=1)
+        torch.testing.assert_close(parts, model(ids))
+        with pytest.raises(ValueError, match="batch is 2, here 1"):
+            model(ids[:1], cache)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+@pytest.mark.parametrize("where", ["layer", "head"])
+@pytest.mark.parametrize("held", [0, 5])
+@pytest.mark.parametrize("kind", [GrowingCache, PreallocatedCache])
+@torch.no_grad()
+def test_an_interrupted_pass_leaves_the_cache_as_it_was(  # type: ignore[no-untyped-def]
+    monkeypatch: pytest.MonkeyPatch, kind, held: int, where: str, error: type[BaseException]
+) -> None:
+    """Layer 0 (or both) has stored its K and V when the pass ends; done again, it must give the right logits."""
+    model = random_model(CONFIG, "cpu", torch.float64)
+    ids = torch.arange(1, 8)
+    cache = kind(CONFIG) if kind is GrowingCache else kind(CONFIG, dtype=torch.float64)
+    if held:
+        model(ids[:held], cache)
+    nbytes = cache.nbytes
+
+    def interrupted(*_: object) -> None:
+        raise error("stop")
+
+    with monkeypatch.context() as patch, pytest.raises(error, match="stop"):
+        patch.setattr(model.model.layers[1].mlp if where == "layer" else model.lm_head, "forward", interrupted)
+        model(ids[held:], cache)
+    assert (cache.length, cache.nbytes) == (held, nbytes)
+    torch.testing.assert_close(model(ids[held:], cache), model(ids)[held:])
+
+
+def test_decode_step_names_a_bad_id_before_it_reaches_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU the embedding would end in a device-side assert, after which the process can use it no more."""
+    model = random_model(CONFIG, "cpu")
+    cache = PreallocatedCache(CONFIG)
+    monkeypatch.setattr(type(model), "forward", lambda *_, **__: pytest.fail("the id was sent to the device"))
+    for token in (40, -1):
+        with pytest.raises(ValueError, match=f"token id {token} is outside the vocabulary of 40"):
+            decode_step(model, token, cache)
+
+
+# --- configurations --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", ["gelu", "relu", "gelu_pytorch_tanh", None])
+def test_another_activation_is_refused(act: str | None) -> None:
+    with pytest.raises(ValueError, match="hidden_act"):
+        ModelConfig.from_hf(CONFIG.to_hf() | {"hidden_act": act})
+
+
+def test_both_names_of_the_activation_are_known() -> None:
+    for act in ("silu", "swish"):
+        assert ModelConfig.from_hf(CONFIG.to_hf() | {"hidden_act": act}) == CONFIG
+    assert ModelConfig.from_hf({k: v for k, v in CONFIG.to_hf().items() if k != "hidden_act"}) == CONFIG
+
+
+NEEDED = ["vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"]
+
+
+@pytest.mark.parametrize("key", NEEDED)
+def test_a_missing_key_is_named(key: str) -> None:
+    with pytest.raises(ValueError, match=f"lacks '{key}'"):
+        ModelConfig.from_hf({k: v for k, v in CONFIG.to_hf().items() if k != key})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"hidden_size": "16"}, "hidden_size must be a whole number"),
+        ({"hidden_size": [16]}, "hidden_size must be a whole number"),
+        ({"num_attention_heads": 0}, "num_attention_heads must be at least 1"),
+        ({"rms_norm_eps": None}, "rms_norm_eps must be a number"),
+        ({"rope_parameters": [1]}, "rope_parameters must be an object"),
+        ({"rope_parameters": {"rope_type": "llama3"}}, "lacks 'factor'"),
+        ({"rope_parameters": {**SCALING, "factor": "8"}}, "factor must be a number"),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": "big"}}, "rope_theta must be a number"),
+    ],
+)
+def test_values_of_a_wrong_kind_are_named(change: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ModelConfig.from_hf(CONFIG.to_hf() | change)

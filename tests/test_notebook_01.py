@@ -82,7 +82,8 @@ def test_without_widgets_each_figure_and_table_is_there(run_all: Any) -> None:
 
 @pytest.mark.slow
 def test_every_fault_of_the_break_it_table_is_noticed(run_all: Any) -> None:
-    rows = re.findall(r"^(\w+) +(text unchanged|text changes at new token \d+) +red: (.+)$", shown(run_all), re.M)
+    found = r"^(\w+) +(text unchanged|text changes at new token \d+) +red: (.+)\n    \w.+$"
+    rows = re.findall(found, shown(run_all), re.M)
     assert len(rows) == 6 and [name for name, _, red in rows if red == "none"] == ["none"]
     assert sum(text == "text unchanged" for _, text, _ in rows) >= 2, "the lesson: some faults do not show in the text"
 

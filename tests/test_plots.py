@@ -94,6 +94,18 @@ def test_heatmap_is_centred_at_zero() -> None:
     assert axes.get_ylim()[0] > axes.get_ylim()[1]  # row 0 on top
 
 
+def test_heatmap_without_negative_numbers_starts_at_zero() -> None:
+    image = plots.heatmap([[0.2, 0.8]], xlabel="x", ylabel="y", value_label="v").axes[0].get_images()[0]
+    assert image.get_clim() == (0.0, 0.8) and image.get_cmap().name == plots.SEQUENTIAL
+
+
+def test_heatmaps_with_one_reach_can_be_compared() -> None:
+    for matrix in ([[0.2, 0.8]], [[-4.0, 1.0]]):
+        figure = plots.heatmap(matrix, xlabel="x", ylabel="y", value_label="v", reach=5.0)
+        image = figure.axes[0].get_images()[0]
+        assert image.get_clim() == (-5.0, 5.0) and image.get_cmap().name == plots.DIVERGING
+
+
 def test_heatmap_of_a_mask_has_two_colours_and_no_bar() -> None:
     figure = plots.heatmap(np.tri(3, dtype=bool), xlabel="key position", ylabel="query position")
     assert len(figure.axes) == 1

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 import kvlab
@@ -54,6 +56,16 @@ def test_constraints_hold_exact_public_versions_and_nothing_else() -> None:
     assert Version(PINS["numpy"]).release[:2] == (2, 3)
     assert Version(PINS["sqlalchemy"]) < Version("2.1")
     assert PINS["torch"] == "2.13.0"
+
+
+def test_every_pin_that_is_installed_here_accepts_the_first_python_3_11() -> None:
+    """Debian 12 ships 3.11.2; pip would hide the reason behind a conflict of versions."""
+    from importlib import metadata
+
+    here = [item for item in metadata.distributions() if PINS.get(normal_name(item.metadata["Name"])) == item.version]
+    assert len(here) > 50
+    asked = {f"{item.metadata['Name']} {item.version}": item.metadata["Requires-Python"] or "" for item in here}
+    assert [name for name, text in asked.items() if not SpecifierSet(text).contains("3.11.0")] == []
 
 
 def test_everything_installed_here_is_pinned_by_its_requirements() -> None:
@@ -119,6 +131,33 @@ def test_make_says_what_is_wrong_with_an_old_python(tmp_path: Path) -> None:
     assert done.returncode != 0
     assert "needs Python 3.11 or newer" in done.stdout
     assert not (ROOT / "build" / "no-such-venv").exists()
+
+
+def test_make_says_that_a_python_is_missing() -> None:
+    require("make")
+    command = ["make", "lab", "PYTHON=no-such-python", "VENV=build/no-such-venv"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert "'no-such-python' is missing or older" in done.stdout
+    assert "not found" not in done.stderr
+
+
+def test_make_says_how_to_start_over_after_a_failed_installation() -> None:
+    require("make")
+    (ROOT / "build").mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as text:
+        venv = Path(text)
+        (venv / "bin").mkdir()
+        (venv / ".made").touch()
+        (venv / "bin" / "python").write_text("#!/bin/sh\necho the reason >&2; exit 1\n")
+        (venv / "bin" / "python").chmod(0o755)
+        command = ["make", "lab", f"VENV={venv.relative_to(ROOT)}"]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        left = sorted(path.name for path in venv.iterdir())
+    assert done.returncode != 0
+    assert "the reason" in done.stderr
+    assert "make clean, then make lab PYTHON=" in done.stdout
+    assert left == [".made", "bin"], "a failed installation counts as none"
 
 
 @pytest.mark.parametrize("module", ["kvlab", "kvlab.cli.main", "kvlab.paths", "kvlab.checksums"])

@@ -2,7 +2,10 @@
 
 import json
 import re
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -140,3 +143,49 @@ def test_gpus_are_dense_and_decimal() -> None:
     assert t4.dtype == "fp16" and t4.peak_flops < a100.peak_flops
     with pytest.raises(ValueError, match="bandwidth"):
         replace(a100, bandwidth=0)
+
+
+@pytest.fixture
+def copied_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the tables that may be damaged; what was read before is forgotten, before and after."""
+    (tmp_path / "primer" / "target").mkdir(parents=True)
+    for name in ("models.json", "gpus.json", "primer/target/config.json"):
+        shutil.copy(data_dir() / name, tmp_path / name)
+    monkeypatch.setattr(published, "data_dir", lambda: tmp_path)
+    published.models.cache_clear()
+    published.gpus.cache_clear()
+    yield tmp_path
+    published.models.cache_clear()
+    published.gpus.cache_clear()
+
+
+DAMAGE = ["", "[]", "{}", "null", '{"read": "2026-01-01", "models": [1], "gpus": [1]}']
+DAMAGE += ['{"read": "2026-01-01", "models": [{"key": "a"}], "gpus": [{"key": "a"}]}', '{"models": 3, "gpus": 3}']
+DAMAGE += ['{"read": "2026-01-01", "models": {"key": "a"}, "gpus": {"key": "a"}}']
+
+
+@pytest.mark.parametrize("content", DAMAGE)
+@pytest.mark.parametrize("name", ["models", "gpus"])
+def test_a_damaged_table_is_named_with_its_path(copied_data: Path, name: str, content: str) -> None:
+    (copied_data / f"{name}.json").write_text(content)
+    with pytest.raises(ValueError, match=rf"{name}\.json is damaged \("):
+        getattr(published, name)()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"model_type": "llama"}', b"\xff"])
+def test_a_damaged_primer_is_named_with_its_path(copied_data: Path, content: bytes) -> None:
+    (copied_data / "primer" / "target" / "config.json").write_bytes(content)
+    with pytest.raises(ValueError, match=r"primer/target/config\.json (is damaged|cannot be used)"):
+        published.models()
+
+
+def test_the_copied_tables_are_whole(copied_data: Path) -> None:
+    assert "primer" in published.models()
+    assert "t4" in published.gpus()
+
+
+@pytest.mark.parametrize("group", [3, {}, {"layers": 4, "colour": 1}, {"layers": "4"}, {"layers": 4, "d_head": 1.5}])
+def test_a_wrong_layer_group_is_named(group: object) -> None:
+    shape = {"n_layers": 4, "d_model": 8, "n_heads": 2, "d_ff": 16, "vocab_size": 10, "tied": True}
+    with pytest.raises(ValueError, match=r"layer group|d_head must be"):
+        published.build({**shape, "layers": [group]})

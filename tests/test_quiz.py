@@ -139,6 +139,7 @@ def test_interactive_quiz_fetches_nothing_and_leaves_the_seed_alone() -> None:
     assert "How many positions" in text and "Only the new token." in text
     assert not re.search(r"https?:|//cdn|mathjax@", text)
     assert "typeof MathJax" not in text
+    assert "Right. Only the new token." in text and "No. That is the loop" in text, "told in words, not by colour"
 
 
 def test_static_forms_hold_every_answer_and_its_explanation() -> None:

@@ -38,6 +38,15 @@ def test_quiz_reads(path: Path) -> None:
         assert len(set(feedback)) == len(feedback), "each option needs a feedback of its own"
         assert sum(answer["correct"] for answer in question["answers"]) == 1
         assert "$" not in json.dumps(question)
+        assert not any(text.startswith(("Right", "No,", "Wrong")) for text in feedback), "kvlab.quiz says so already"
+
+
+@pytest.mark.parametrize("path", QUIZZES, ids=lambda path: path.stem)
+def test_the_right_option_cannot_be_told_by_its_length(path: Path) -> None:
+    for question in quiz.read(path):
+        right, *others = sorted((answer for answer in question["answers"]), key=lambda answer: not answer["correct"])
+        assert len(right["answer"]) <= max(len(answer["answer"]) for answer in others)
+        assert len(right["answer"]) >= min(len(answer["answer"]) for answer in others)
 
 
 @pytest.mark.parametrize("question", KEYED)

@@ -65,6 +65,15 @@ def test_the_whole_pipeline_agrees_with_transformers() -> None:
         {"seed": -1},
         {"order": "mlx"},
         {"order": ("temperature", "top_k", "top_p")},
+        {"order": 5},
+        {"order": None},
+        {"order": ("temperature", "top_k", "top_p", 3)},
+        {"order": {"temperature", "top_k", "top_p", "min_p"}},
+        {"seed": 2**64},
+        {"seed": 10**400},
+        {"seed": 1.5},
+        {"logit_bias": None},
+        {"logit_bias": [1]},
     ],
 )
 def test_settings_refuse_bad_values_at_once(bad: dict) -> None:
@@ -81,6 +90,18 @@ def test_settings_are_frozen_and_keep_their_own_bias() -> None:
         chosen.temperature = 2.0  # type: ignore[misc]
     assert dataclasses.replace(chosen, temperature=0.5).logit_bias == {0: 1.0}
     assert hash(chosen) == hash(SamplingSettings(logit_bias={0: 1.0}))
+
+
+def test_settings_are_kept_as_the_numbers_they_are_used_as() -> None:
+    """Nothing that passes here may fail later, in the generator or in a filter."""
+    chosen = SamplingSettings(seed=3.0, top_k=2.0, order=list(sampling.ORDERS["vllm"]))  # type: ignore[arg-type]
+    assert (type(chosen.seed), type(chosen.top_k)) == (int, int)
+    assert chosen == SamplingSettings(seed=3, top_k=2, order=sampling.ORDERS["vllm"])
+    assert hash(chosen) == hash(SamplingSettings(seed=3, top_k=2, order=sampling.ORDERS["vllm"]))
+    assert torch.equal(
+        torch.rand(3, generator=chosen.generator()), torch.rand(3, generator=torch.Generator().manual_seed(3))
+    )
+    SamplingSettings(seed=2**64 - 1).generator()
 
 
 def test_default_settings_leave_the_distribution_alone() -> None:

@@ -67,7 +67,7 @@ def test_nothing_is_shown_after_the_stop() -> None:
     assert [stream.push(b"xa"), stream.push(b"by"), stream.push(b"z"), stream.finish()] == ["x", "", "", ""]
 
 
-@pytest.mark.parametrize("stop", ["ab", [""], [1]])
+@pytest.mark.parametrize("stop", ["ab", b"ab", [""], [1], None, 5, {"a": 1}])
 def test_stop_must_be_a_list_of_strings(stop) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match="non-empty strings"):
         TextStream(stop)

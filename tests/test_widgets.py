@@ -92,6 +92,16 @@ def test_stepper_shows_what_the_plain_function_returns(primer: Llama) -> None:
     drawn(shown)
 
 
+def test_stepper_keeps_one_scale_of_colours_for_all_steps(primer: Llama) -> None:
+    shown, ranges = widgets.cache_stepper(primer, n_new=5), set()
+    for step in range(1, 7):
+        shown.controls["step"].value = step
+        ranges.add(shown.figure.axes[0].get_images()[0].get_clim())
+        top = shown.values["reach"]
+        assert np.abs(shown.values["keys"]).max() <= top
+    assert ranges == {(-top, top)} and np.abs(shown.values["keys"]).max() == top
+
+
 def test_stepper_takes_own_text_and_answers_bad_text_with_a_sentence(primer: Llama) -> None:
     shown = widgets.cache_stepper(primer, n_new=3)
     shown.controls["text"].value = "Costs $5 and $6"
@@ -229,6 +239,18 @@ def test_break_it_can_start_with_a_fault(primer: Llama) -> None:
     assert shown.controls["fault"].value == "position_off_by_one"
     assert shown.values == widgets.run_fault(primer, "position_off_by_one", n_new=SHORT)
     assert shown.values["first_difference"] is None and shown.values["max_logit_difference"] > 1
+
+
+def test_break_it_says_why_a_figure_is_empty(primer: Llama) -> None:
+    shown = widgets.break_it(primer, n_new=SHORT, fault="top_left_mask")
+    for fault, words in (("top_left_mask", "only when several tokens"), ("none", "rounding"), ("stale_cache", "")):
+        shown.controls["fault"].value = fault
+        written = " ".join(" ".join(text.get_text() for text in shown.figure.axes[0].texts).split())
+        assert (words in written and words in " ".join(shown.table.split())) if words else written == ""
+
+
+def test_calculator_and_notebook_round_the_crossover_alike() -> None:
+    assert "122,532" in widgets.kv_calculator().table
 
 
 def test_without_a_notebook_question_and_table_are_printed(capsys: pytest.CaptureFixture[str]) -> None:

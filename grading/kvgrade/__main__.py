@@ -1,4 +1,4 @@
-"""`python -m kvgrade build [--check] [UNIT…]` and `python -m kvgrade solved UNIT -o FILE`."""
+"""`python -m kvgrade build [--check] [UNIT…]`, `solved UNIT -o FILE`, `prove [UNIT…]`, `doctor`."""
 
 from __future__ import annotations
 
@@ -20,12 +20,21 @@ def main(argv: list[str] | None = None) -> int:
     solved = commands.add_parser("solved", help="write a unit's notebook with its solutions in place")
     solved.add_argument("unit", help="name or number of a unit")
     solved.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
+    prover = commands.add_parser("prove", help="run the known answers against checks and cases; print the matrix")
+    prover.add_argument("unit", nargs="*", help="name or number of a unit; all of them when none is given")
+    commands.add_parser("doctor", help="say whether answers can be isolated on this machine")
     args = parser.parse_args(argv)
+    if args.command == "doctor":
+        return doctor()
     try:
         units = find_units([args.unit] if args.command == "solved" else args.unit)
     except ValueError as error:
         parser.error(str(error))
     try:
+        if args.command == "prove":
+            from . import prove  # numpy and torch, which the builder does without
+
+            return prove.main(args.unit)
         if args.command == "solved":
             args.output.parent.mkdir(parents=True, exist_ok=True)
             args.output.write_text(build.solved_notebook(units[0]), encoding="utf-8", newline="\n")
@@ -40,6 +49,15 @@ def main(argv: list[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 1
     return 0
+
+
+def doctor() -> int:
+    """Print whether the jail works here, and what to do where it does not."""
+    from . import jail
+
+    why = jail.unavailable()
+    print(f"jail: {why}" if why else "jail: ok, answers are isolated on this machine")
+    return 1 if why else 0
 
 
 if __name__ == "__main__":

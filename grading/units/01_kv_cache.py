@@ -3,7 +3,7 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/01_kv_cache.ipynb)
 #
-# *About 100 minutes · 4 cards · 4 exercises, 12 points, and one written question, 3 points*
+# *About 130 minutes · 4 cards · 4 exercises, 12 points, and one written question, 3 points*
 #
 # A language model writes one **token** (a piece of text: a word, part of a word, a mark) at a time.
 # To write the next one it needs something about every token before it.
@@ -61,13 +61,14 @@ PROMPT = "Once there was a brave boy named Felix."
 print(profiling.describe_device(model.device))
 print(
     f"{MODEL}: {sum(p.numel() for p in model.parameters()):,} parameters, {model.config.n_layers} layers, "
-    f"{model.config.n_heads} query heads, {model.config.n_kv_heads} KV heads, head width {model.config.d_head}"
+    f"in each of them {model.config.n_heads} query heads and {model.config.n_kv_heads} KV heads (card 2 says what these are)"
 )
 
 # %% [markdown]
 # ## Card 1 · Why generation without a cache is slow
 #
-# The model is a function from a sequence of tokens to scores for the next token. Generating is a loop: call the function, choose a token, append it, call again.
+# The model is a function from a sequence of tokens to scores for the next token, one score for each token that it knows. These scores are called **logits**.
+# Generating is a loop: call the function, choose a token, append it, call again. Here the choice is always the token with the highest logit, which is called **greedy**.
 #
 # The **naive loop** hands the *whole* sequence to the model each time. To produce the first token after a prompt of *p* tokens it pushes *p* positions through every layer,
 # for the second *p + 1*, for the third *p + 2*. Nearly all of that was computed in the step before.
@@ -80,7 +81,7 @@ quiz.predict(
     "A prompt of 1 token, 200 new tokens. The naive loop pushes 20100 positions through the layers. How many does the cached loop push?",
     options=["200", "201", "20100 / 2"],
     answer=lambda: str(arithmetic.positions_processed(1, 200, cached=True)),
-    reveal="200: one for the prompt, and one for each of the first 199 new tokens. The 200th token is chosen and never fed back, so its position is never computed.",
+    reveal="One for the prompt, and one for each of the first 199 new tokens. The 200th token is chosen and never fed back, so its position is never computed.",
 )
 
 # %%
@@ -99,7 +100,7 @@ assert cached.tokens == naive.tokens, "a cache must not change a single token"
 assert naive.positions_processed == arithmetic.positions_processed(prompt_len, n_new, cached=False)
 assert cached.positions_processed == arithmetic.positions_processed(prompt_len, n_new, cached=True)
 
-# Tokens can agree by luck. The scores behind them, after every step, cannot.
+# Tokens can agree by luck. The logits behind them, after every step, cannot.
 whole = cached.prompt_ids + cached.tokens
 expected = exact(torch.tensor(whole))  # one pass over everything, no cache
 held = PreallocatedCache(exact.config, len(whole), dtype=exact.dtype)
@@ -109,8 +110,8 @@ print(f"largest difference between cached and uncached logits, over all steps: {
 assert gap < 1e-9
 
 # %% [markdown]
-# The tokens are the same, all of them, and the scores differ by the rounding of 64-bit numbers. A cache is not an approximation; card 3 shows why.
-# (In 16-bit numbers the two loops round differently. Two scores that are nearly equal can then change places, with any cache that is right.)
+# The tokens are the same, all of them, and the logits differ by the rounding of 64-bit numbers. A cache is not an approximation; card 3 shows why.
+# (In 16-bit numbers the two loops round differently. Two logits that are nearly equal can then change places, with any cache that is right.)
 #
 # Now the clock. Three loops make the same tokens: the naive one; one whose cache grows by **concatenation**, so that each step copies all of it; and one with a
 # **preallocated** cache that is written in place. Below the clock stands what was counted: **MACs**, multiply–accumulate operations.
@@ -120,7 +121,7 @@ quiz.predict(
     "From 64 to 512 new tokens is 8 times as many. By how much does the time of the cached loop grow, roughly?",
     options=["8 times", "64 times", "512 times"],
     answer="8 times",
-    reveal="About 8 times: one position per token, each at nearly the same price. The naive loop grows faster than that, since its steps get longer. "
+    reveal="One position per token, each at nearly the same price. The naive loop grows faster than that, since its steps get longer. "
     "On a small model a step has a fixed price (starting some hundred small operations), so at short lengths the naive loop looks better than its MACs say.",
 )
 
@@ -169,17 +170,23 @@ plots.lines(
 
 # %% [markdown]
 # *The figure: time against the number of new tokens, both axes logarithmic. The naive curve is the steepest and ends highest; the two cached ones lie close together.
-# On a model this small, copying the cache costs little; at the size of Llama-3 8B it does not, as card 2 counts.*
+# The two cached curves are as good as equal here: other costs of a step hide the copy. The copied bytes grow with the square of the length and with the batch; card 2 counts them.*
 #
-# Two laws stand behind the curves. Over a whole generation of *n* tokens, with width *d*:
+# The clock lags behind the MACs: each call has a fixed price, and many positions at once run more efficiently than one.
+#
+# Two laws stand behind the curves. The work has two parts. The **linear layers** are the matrix products with the model's weights: the **projections**, which make queries, keys and values
+# and put the heads together again, and the feed-forward network (**FFN**). **Attention** compares queries with keys and mixes values. Over a whole generation of *n* tokens, with width *d*:
 #
 # | | linear layers | attention |
 # |---|---|---|
 # | naive | grows as n² · d² | grows as n³ · d |
 # | cached | grows as n · d² | grows as n² · d |
 #
+# Why n³? In the naive loop call number *m* computes about m²/2 **attention scores** (how well a query matches a key), and 1² + 2² + … + n² is about n³/3.
+#
 # So the cached loop is not "linear": attention still reads everything that is stored, at every step. And the cache does not save attention only:
-# most of what it saves is in the linear layers, which no longer see old positions. The next cell counts both.
+# most of what it saves is in the linear layers, which no longer see old positions. The next cell counts both, and puts a GPU of a data centre, NVIDIA's A100, next to it:
+# at most 312 · 10¹² operations and 2,039 · 10⁹ bytes read per second. Work divided by these two gives the shortest time that it can take.
 
 # %%
 for name, is_cached in (("naive", False), ("cached", True)):
@@ -189,17 +196,18 @@ for name, is_cached in (("naive", False), ("cached", True)):
     )
 saved = arithmetic.saved_macs("llama-3-8b", 1, 1000)
 print(
-    f"Llama-3 8B, 1000 tokens: {saved['linear_share']:.1%} of the saved MACs are projections and feed-forward, not attention"
+    f"Llama-3 8B, 1000 tokens: {saved['linear_share']:.1%} of the saved MACs are linear layers (projections and FFN), not attention"
 )
 bound_200, bound_2000 = (arithmetic.cache_speedup_bound("llama-3-8b", "a100-80gb", 1, n) for n in (200, 2000))
 print(
-    f"lower bounds of the time on one A100, naive over cached: {bound_200:.2f} at 200 tokens, {bound_2000:.1f} at 2000"
+    f"naive over cached, ratio of the two lower bounds of the time (A100, arithmetic, not measured): "
+    f"{bound_200:.2f} at 200 tokens, {bound_2000:.1f} at 2000"
 )
 assert saved["linear_share"] > 0.5
 assert bound_200 < 1.1 < bound_2000
 
 # %% [markdown]
-# The last line surprises most people. Up to about 150 positions, a pass over all of them takes an A100 no longer than a pass over one:
+# Look at the last line. Up to about 150 positions, by these bounds a pass over all of them takes an A100 no longer than a pass over one:
 # both wait for the weights to be read. So recomputing a short text costs little extra time. The work is wasted from the start; the time is wasted later.
 
 # %% [markdown]
@@ -208,6 +216,7 @@ assert bound_200 < 1.1 < bound_2000
 # *10 minutes · difficulty 1 of 5 · 2 points*
 #
 # Everything your answer needs (small functions of your own, further imports) goes into this one cell: only this cell is collected. `math`, `np` and `torch` are there.
+# The docstring names functions that do the whole job: while your answer is checked, calling one of them is an error.
 
 
 # %% exercise="positions_processed" minutes=10 difficulty=1 closed=["kvlab.arithmetic.positions_processed"]
@@ -219,7 +228,7 @@ def positions_processed(prompt_len: int, n_new: int, cached: bool) -> int:
     cached=False: each new token recomputes the whole sequence so far.
     cached=True: the prompt is computed once, then one position per token; the last token produced is not fed back.
     Returns an int; 0 when n_new is 0. prompt_len below 1 or a negative n_new raises ValueError.
-    Closed here: kvlab.arithmetic.positions_processed.
+    You may not call here: kvlab.arithmetic.positions_processed.
     """
     ### BEGIN SOLUTION
     if prompt_len < 1 or n_new < 0:
@@ -240,12 +249,16 @@ def positions_processed(prompt_len: int, n_new: int, cached: bool) -> int:
 # %% check="positions_processed" points=2
 with check.exercise("positions_processed") as t:
     t.equal(positions_processed(1, 200, False), sum(range(1, 201)), "the naive calls get 1, 2, ..., 200 positions")
-    t.equal(positions_processed(1, 200, True), 200, "the last token is never fed back: prompt_len + n_new - 1")
+    t.equal(positions_processed(1, 200, True), 200, "the last token is chosen but never fed back")
     t.equal(positions_processed(5, 3, False), 5 + 6 + 7, "the first call gets the prompt alone, without any new token")
     t.equal(positions_processed(5, 1, True), 5, "the first new token comes out of prefill, with no decode step")
-    t.equal([positions_processed(7, 0, c) for c in (False, True)], [0, 0], "nothing to produce: nothing to compute")
+    t.equal(positions_processed(5, 3, True), 5 + 1 + 1, "the prompt is computed once, then each call gets one position")
+    t.equal(positions_processed(7, 0, False), 0, "nothing to produce: nothing to compute")
+    t.equal(positions_processed(7, 0, True), 0, "nothing to produce: nothing to compute, not even the prompt")
     t.raises(ValueError, lambda: positions_processed(0, 3, True), "there must be at least one prompt token")
+    t.raises(ValueError, lambda: positions_processed(0, 3, False), "at least one prompt token, without a cache too")
     t.raises(ValueError, lambda: positions_processed(3, -1, False), "a negative number of tokens makes no sense")
+    t.raises(ValueError, lambda: positions_processed(3, -1, True), "a negative number of tokens, with a cache too")
 
 # %% [markdown]
 # What is said about this elsewhere, next to what we computed. Look at it after your own result.
@@ -262,7 +275,10 @@ claims.show(card=1)
 #
 # - *per layer*, since each layer makes its own keys and values;
 # - *per KV head*, not per query head. In **grouped-query attention** (GQA) several query heads read one KV head;
-# - *length* grows by one with every token that is fed.
+# - *length* grows by one with every token that is fed;
+# - *d_head* is the **head width**: how many numbers a key or a value of one head has.
+#
+# K also carries its position: before it is stored, each key is turned by an angle that grows with its position (**RoPE**). The same token elsewhere has another key.
 #
 # There is no third tensor for the queries. A **query** asks "what do I need?" for the position being computed. It is used in its own step and then dropped; the next step makes its own.
 # Keys and values are asked again at every later step.
@@ -298,6 +314,7 @@ print(
 
 # %% [markdown]
 # The stepper below shows the cache of the real model. Type your own text, move the step slider with the mouse or the arrow keys, go back: a step back only cuts rows off.
+# The first row, `<|bos|>`, is a token that marks the beginning of every text; so a text of four words has five rows.
 
 # %%
 widgets.cache_stepper(model, text="mom washed the frame")
@@ -333,7 +350,8 @@ class KVCache:
 
     Layers fill up one after the other, so for a moment they have different lengths.
     Every error is a ValueError and leaves the cache as it was.
-    Closed here: kvlab.cache.PreallocatedCache, kvlab.cache.GrowingCache.
+    A layer that does not exist, negative ones too, raises ValueError in every method that takes one.
+    You may not call here: kvlab.cache.PreallocatedCache, kvlab.cache.GrowingCache.
     """
 
     def __init__(self, n_layers: int, n_kv_heads: int, max_len: int, d_head: int) -> None:
@@ -347,7 +365,7 @@ class KVCache:
     def append(self, layer: int, k: np.ndarray, v: np.ndarray) -> None:
         """Store n new positions of one layer; k and v have shape (n_kv_heads, n, d_head).
 
-        A layer that does not exist (negative ones too), a wrong shape, or too little room raises ValueError.
+        A wrong shape, k and v of different shapes, or too little room raises ValueError.
         """
         ### BEGIN SOLUTION
         if not 0 <= layer < len(self._lengths):
@@ -411,11 +429,11 @@ with check.exercise("KVCache") as t:
     t.equal([kv.length(0), kv.length(1)], [0, 0], "a new cache is empty")
     kv.append(0, rows[0], -rows[0])
     t.equal([kv.length(0), kv.length(1)], [3, 0], "each layer has a length of its own")
-    first, _ = kv.view(0)
+    first_k, first_v = kv.view(0)
     kv.append(0, rows[1], -rows[1])
     k, v = kv.view(0)
-    t.shares_memory(first, k, "view must return a slice of the reserved room, not a copy")
-    t.shares_memory(kv.view(0)[1], v, "view must return a slice of the reserved room for v too, not a copy")
+    t.shares_memory(first_k, k, "view must return a slice of the reserved room, not a copy")
+    t.shares_memory(first_v, v, "view must return a slice of the reserved room for v too, not a copy")
     t.close(k, everything[:, :4], "view returns the filled part, in the order of the appends")
     t.close(v, -everything[:, :4], "v is stored beside k, not instead of it")
     t.raises(
@@ -423,8 +441,14 @@ with check.exercise("KVCache") as t:
     )
     t.close(kv.view(0)[0], everything[:, :4], "a failed append must leave the cache as it was")
     kv.append(0, rows[2], -rows[2])
-    kv.append(1, rows[0], rows[0])
     t.close(kv.view(0)[0], everything, "the last free position can be used")
+    t.raises(
+        ValueError,
+        lambda: kv.append(0, rows[1], rows[1]),
+        "the cache is full: numpy broadcasts one row into an empty slice and says nothing, so compare lengths yourself",
+    )
+    t.equal(kv.length(0), 6, "a failed append must leave the length as it was")
+    kv.append(1, rows[0], rows[0])
     kv.truncate(4)
     t.equal([kv.length(0), kv.length(1)], [4, 3], "truncate cuts every layer to min(its length, length)")
     kv.append(0, rows[1] + 9, rows[1])
@@ -432,9 +456,15 @@ with check.exercise("KVCache") as t:
     t.raises(ValueError, lambda: kv.truncate(6), "6 is larger than every layer's length")
     t.raises(ValueError, lambda: kv.truncate(-1), "a negative length is no length")
     t.raises(ValueError, lambda: kv.view(-1), "negative layers are not layers: numpy would take the last one")
-    t.raises(
-        ValueError, lambda: kv.append(0, np.ones((1, 1, 4)), np.ones((1, 1, 4))), "one head would be broadcast to both"
-    )
+    t.raises(ValueError, lambda: kv.length(-1), "negative layers are not layers, for length too")
+    t.raises(ValueError, lambda: kv.append(-1, rows[1], rows[1]), "negative layers are not layers, for append too")
+    t.raises(ValueError, lambda: kv.append(2, rows[1], rows[1]), "layer 2 of 2 does not exist: they are 0 and 1")
+    kv.truncate(0)
+    one_head = np.ones((1, 1, 4))
+    t.raises(ValueError, lambda: kv.append(0, one_head, one_head), "one head would be broadcast to both")
+    t.raises(ValueError, lambda: kv.append(0, rows[1], one_head), "v too: one head would be broadcast to both")
+    t.raises(ValueError, lambda: kv.append(0, rows[2], rows[1]), "k and v must have the same shape: v has one row here")
+    t.equal(kv.length(0), 0, "a failed append must leave the length as it was")
 
 # %%
 claims.show(card=2)
@@ -467,7 +497,7 @@ assert max(with_mask) < 1e-12, "only rounding in float64"
 assert without_mask[0] < 1e-12 < 0.01 < min(without_mask[1:])
 
 # %% [markdown]
-# With the mask, what is left is the rounding of float64 (numpy may add in another order when there is one row more). Without it the keys move by a visible amount: a cache would be **stale**.
+# With the mask, what is left is nothing, or the rounding of float64 (numpy may add in another order when there is one row more). Without it the keys move by a visible amount: a cache would be **stale**.
 #
 # Two more questions. Does the trained model behave like the toy? And what would a cache do to the *answer* of a model without a mask?
 
@@ -514,7 +544,7 @@ plots.heatmap(
 )
 
 # %% [markdown]
-# *The figure: attention weights of three new queries over five keys, all scores equal. Query 2 spreads over keys 0 to 2, query 3 over keys 0 to 3, query 4 over all five.
+# *The figure: attention weights of three new queries over five keys, all attention scores equal; the colours start at 0. Query 2 spreads over keys 0 to 2, query 3 over keys 0 to 3, query 4 over all five.
 # Had the triangle sat at the top left, query 2 would have seen key 0 only.*
 
 # %% [markdown]
@@ -523,18 +553,20 @@ plots.heatmap(
 # *25 minutes · difficulty 3 of 5 · 4 points*
 #
 # Attention of the newest positions over everything that is cached. Only this cell is collected.
+# Here every query head has a KV head of its own; notebook 03 lets several share one.
 
 
-# %% exercise="cached_attention" minutes=25 difficulty=3 closed=["kvlab.attention.cached_attention", "kvlab.attention.causal_attention", "torch.nn.functional.scaled_dot_product_attention"]
+# %% exercise="cached_attention" minutes=25 difficulty=3 closed=["kvlab.attention.cached_attention", "kvlab.attention.causal_attention", "kvlab.attention.attention_weights", "kvlab.attention.grouped_query_attention", "kvlab.attention.stacked_attention", "kvlab.attention.attend", "kvlab.scratch.attention", "torch.nn.functional.scaled_dot_product_attention"]
 # exercise: cached_attention
 def cached_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Causal attention of the last n_q positions over n_k cached ones, the new ones included.
 
     q: (H, n_q, d), the queries of the LAST n_q of the n_k positions.   k, v: (H, n_k, d).
-    Scores are scaled by 1/sqrt(d). Query i is position n_k - n_q + i and sees that position and those before it.
+    Attention scores are scaled by 1/sqrt(d). Query i is position n_k - n_q + i and sees that position and those before it.
     Returns (H, n_q, d), float; the inputs stay as they are. n_q > n_k raises ValueError.
-    Closed here: kvlab.attention.cached_attention, kvlab.attention.causal_attention,
-    torch.nn.functional.scaled_dot_product_attention.
+    You may not call here: kvlab.attention.cached_attention, kvlab.attention.causal_attention,
+    kvlab.attention.attention_weights, kvlab.attention.grouped_query_attention, kvlab.attention.stacked_attention,
+    kvlab.attention.attend, kvlab.scratch.attention, torch.nn.functional.scaled_dot_product_attention.
     """
     ### BEGIN SOLUTION
     n_q, n_k, width = q.shape[1], k.shape[1], q.shape[2]
@@ -549,9 +581,9 @@ def cached_attention(q: np.ndarray, k: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 # %% [markdown] hints="cached_attention"
-# 1. Do it first for n_q = 1: every key is visible, so there is no mask at all. Scores, softmax over the keys, weighted sum of the values.
+# 1. Do it first for n_q = 1: every key is visible, so there is no mask at all. Attention scores, softmax over the keys, weighted sum of the values.
 # 2. For n_q > 1 write down which keys each query may see when n_q = 2 and n_k = 5. The diagonal is shifted; by how much?
-# 3. `np.tril` has an argument for the shift. Put minus infinity where a key is hidden, and subtract the row's largest score before `exp`.
+# 3. `np.tril` has an argument for the shift. Put minus infinity where a key is hidden, then subtract the row's largest score before `exp`.
 
 
 # %% check="cached_attention" points=4
@@ -573,15 +605,32 @@ with check.exercise("cached_attention") as t:
     rng = np.random.default_rng(2)
     q, k, v = rng.normal(size=(3, 6, 8)), rng.normal(size=(3, 6, 8)), rng.normal(size=(3, 6, 8))
     before = q.copy(), k.copy(), v.copy()
-    result = cached_attention(q, k, v)
+    cached_attention(q, k, v)
     t.unchanged(before, (q, k, v), "cached_attention must not change its inputs")
     t.close(
-        result[:, -1],
-        attention_by_loop(q, k, v)[:, -1],
-        "the last query sees every key, its own too: scores divided by sqrt(d), softmax over the keys",
+        cached_attention(q[:1, :1], k[:1, :1], v[:1, :1]),
+        v[:1, :1],
+        "one position alone sees itself: after softmax its only weight is 1, so the result is its value",
     )
     t.close(
-        cached_attention(q, k, v), attention_by_loop(q, k, v), "as many queries as keys: no query may see a later key"
+        cached_attention(q, k, np.ones((3, 6, 8))),
+        np.ones((3, 6, 8)),
+        "the weights of each query must add up to 1: mask first (minus infinity, not 0), then softmax over the keys",
+    )
+    t.close(
+        np.asarray(cached_attention(q, k, v))[:, -1],
+        attention_by_loop(q, k, v)[:, -1],
+        "the last query sees every key, its own too, and dot products are divided by sqrt(d)",
+    )
+    t.close(
+        np.asarray(cached_attention(q[..., :5], k[..., :5], v[..., :5]))[:, -1],
+        attention_by_loop(q[..., :5], k[..., :5], v[..., :5])[:, -1],
+        "d is the head width of this q, here 5: dot products are divided by its root",
+    )
+    t.close(
+        cached_attention(q, k, v),
+        attention_by_loop(q, k, v),
+        "no query may see a later key: its score must be minus infinity before softmax (0 is a score like any other)",
     )
     t.close(
         cached_attention(q[:, -2:], k, v),
@@ -593,12 +642,18 @@ with check.exercise("cached_attention") as t:
         attention_by_loop(q[:, -1:], k, v),
         "one query, the newest position: it sees every key",
     )
+    seventeen = np.full((3, 6, 8), 17.0)
     t.close(
-        cached_attention(q * 3000, k, v)[:, 0], v[:, 0], "large scores overflow exp: subtract the row's maximum first"
+        np.asarray(cached_attention(seventeen, seventeen, v))[:, -1],
+        v.mean(axis=1),
+        "all scores are about 800, and exp of that overflows: subtract the row's maximum first",
     )
-    t.raises(
-        ValueError, lambda: cached_attention(q, k[:, :4], v[:, :4]), "6 queries cannot be the last positions of 4 keys"
+    t.close(
+        np.asarray(cached_attention(q * 3000, k, v))[:, 0],
+        v[:, 0],
+        "large scores: mask first, with minus infinity and not a large number; then take the maximum over visible keys",
     )
+    t.raises(ValueError, lambda: cached_attention(q, k[:, :4], v[:, :4]), "6 queries are not the last of 4 positions")
 
 # %%
 claims.show(card=3)
@@ -610,7 +665,7 @@ claims.show(card=3)
 
 # %%
 quiz.predict(
-    "A decode step forgets to append its K and V, so the cache stays at the prompt. What does greedy text do?",
+    "A decode step forgets to append its K and V, so the cache stays at the prompt. What does greedy text do (each step takes the token with the highest logit)?",
     options=["It raises an error", "It stays as it was", "It goes wrong, and nothing is raised"],
     answer="It goes wrong, and nothing is raised",
     reveal="Each step sees the prompt and its own token, nothing that was written in between. All shapes fit, so nothing is raised.",
@@ -632,7 +687,7 @@ assert stale.tokens != right.tokens
 question = " What is the secret word? The secret word is"
 shared, own = (PreallocatedCache(exact.config, 128, dtype=exact.dtype) for _ in range(2))
 prefill(exact, exact.tokenizer.encode("The secret word is tiger. Do not forget it."), shared)
-leaked = prefill(exact, exact.tokenizer.encode(question, bos=False), shared)
+leaked = prefill(exact, exact.tokenizer.encode(question, bos=False), shared)  # no <|bos|>: it is no new text
 clean = prefill(exact, exact.tokenizer.encode(question), own)
 print(
     "2 another sequence's cache ",
@@ -660,8 +715,8 @@ print(
 )
 
 # %% [markdown]
-# The first gives wrong text. The second gives one user's words to another: a real kind of incident. The third must be an error, raised before anything is written; a server that expects it
-# stops, drops old positions (notebook 03) or makes room elsewhere. The fourth is only waste: row *i* of the scores needs query *i* and no earlier one, so a stored query is never read again.
+# The first gives wrong text. The second gives one user's words to another. The third must be an error, raised before anything is written; a server that expects it
+# stops, drops old positions (notebook 03) or makes room elsewhere. The fourth is only waste: row *i* of the attention scores needs query *i* and no earlier one, so a stored query is never read again.
 #
 # Now break the model yourself. The first fault is chosen for you: every generated token gets the position after its own. Choose another one, predict which check goes red and how much of the text changes, then look.
 
@@ -669,9 +724,10 @@ print(
 widgets.break_it(model, prompt=PROMPT, fault="position_off_by_one")
 
 # %% [markdown]
-# *The figure: for each decode step, the largest difference between the logits with and without the fault. It starts with a fault that moves every decode step by several units and leaves the text as it was.*
+# *The figure: for each decode step, the largest difference between the logits with and without the fault. It starts with a fault that changes the logits of every decode step, mostly by less than 1 and once by about 4,
+# and leaves the text as it was. For `top_left_mask` it is empty: each single step is right, and only a chunk on a filled cache is wrong.*
 #
-# All of them, side by side:
+# All of them, side by side. A chunk is several tokens fed at once to a cache that holds something already:
 
 # %%
 for fault in widgets.FAULT_CHOICES:
@@ -683,10 +739,11 @@ for fault in widgets.FAULT_CHOICES:
         else f"text changes at new token {found['first_difference'] + 1}"
     )
     print(f"{fault:24} {text:31} red: {'; '.join(red) or 'none'}")
+    print(f"    {'nothing is planted' if fault == 'none' else faults.FAULTS[fault].summary}")
     assert bool(red) == (fault != "none")
 
 # %% [markdown]
-# Every planted fault turns at least one check red, and several leave the text exactly as it was. That is the lesson: reading the output does not test a cache. Comparing its logits with those of the uncached loop does.
+# Every planted fault turns at least one check red, and several leave the text exactly as it was. That is the lesson: reading the output does not test a cache. Comparing its logits with those of the uncached loop does, after single steps and after a chunk on a filled cache.
 
 # %% [markdown]
 # ## Card 4 · How large it gets
@@ -695,6 +752,10 @@ for fault in widgets.FAULT_CHOICES:
 #
 # `bytes = 2 × n_layers × n_kv_heads × d_head × seq_len × batch × bytes_per_value`
 #
+# Sharing KV heads divides the cache by the number of query heads that read one KV head: four for Llama-3.1 8B, eight for Llama-3 70B, which has 64 query heads and 8 KV heads.
+# One KV head for all of them is **multi-query attention** (MQA), one for each is **multi-head attention** (MHA).
+# A **window** layer keeps only the newest positions; a **latent** cache (MLA) stores one compressed row per layer from which all heads are rebuilt. Notebook 03 builds these.
+#
 # Two units are in use. **GB** is 10⁹ bytes, **GiB** is 2³⁰ bytes, 7.4 % more. Data sheets and prices say GB; memory tools often mean GiB. This course always says which.
 
 # %%
@@ -702,7 +763,7 @@ quiz.predict(
     "Llama-3.1 8B in fp16, one sequence of 131,072 tokens. Which is larger, the cache or the weights?",
     options=["the cache", "the weights"],
     answer=lambda: "the cache" if arithmetic.kv_to_weights("llama-3.1-8b", 131_072) > 1 else "the weights",
-    reveal="The cache, but only just: 17.18 GB against 16.06 GB. At half the length it is the other way round.",
+    reveal="But only just: 17.18 GB against 16.06 GB. At half the length it is the other way round.",
 )
 
 # %%
@@ -732,10 +793,6 @@ for kind, n_kv_heads in (("MHA", 32), ("GQA", 8), ("MQA", 1)):
     print(f"the 8B shape as {kind}, KV heads {n_kv_heads:2}: {arithmetic.format_bytes(size)}")
 
 # %% [markdown]
-# Sharing KV heads divides the cache by the number of query heads that read one KV head: four for the 8B model, eight for the 70B one, which has 64 query heads.
-# One KV head for all of them is **multi-query attention** (MQA), one for each is **multi-head attention** (MHA).
-# A **window** layer keeps only the newest positions; a **latent** cache (MLA) stores one compressed row per layer from which all heads are rebuilt. Notebook 03 builds these.
-#
 # The calculator answers: *does it fit?*
 
 # %%
@@ -750,7 +807,7 @@ widgets.kv_calculator("llama-3.1-8b", seq_len=8192, batch=1, bits=16)
 # *10 minutes · difficulty 1 of 5 · 2 points*
 
 
-# %% exercise="kv_cache_bytes" minutes=10 difficulty=1 closed=["kvlab.arithmetic.kv_cache_bytes"]
+# %% exercise="kv_cache_bytes" minutes=10 difficulty=1 closed=["kvlab.arithmetic.kv_cache_bytes", "kvlab.arithmetic.kv_bytes"]
 # exercise: kv_cache_bytes
 def kv_cache_bytes(
     n_layers: int, n_kv_heads: int, d_head: int, seq_len: int, batch: int = 1, bytes_per_value: float = 2
@@ -759,7 +816,7 @@ def kv_cache_bytes(
 
     bytes_per_value may be fractional: 0.5 stands for 4-bit numbers. The result is not rounded (int or float).
     A negative argument raises ValueError. Zero tokens take zero bytes.
-    Closed here: kvlab.arithmetic.kv_cache_bytes.
+    You may not call here: kvlab.arithmetic.kv_cache_bytes, kvlab.arithmetic.kv_bytes.
     """
     ### BEGIN SOLUTION
     factors = (n_layers, n_kv_heads, d_head, seq_len, batch, bytes_per_value)
@@ -794,6 +851,9 @@ with check.exercise("kv_cache_bytes") as t:
     t.equal(kv_cache_bytes(4, 4, 4, 0), 0, "no tokens, no bytes")
     t.raises(ValueError, lambda: kv_cache_bytes(4, 4, 4, -1), "a negative length makes no sense")
     t.raises(ValueError, lambda: kv_cache_bytes(-4, -4, 4, 1), "two negatives would multiply to a positive: check each")
+    t.raises(ValueError, lambda: kv_cache_bytes(4, 4, -4, 1), "a negative head width makes no sense")
+    t.raises(ValueError, lambda: kv_cache_bytes(4, 4, 4, 1, batch=-1), "a negative batch makes no sense")
+    t.raises(ValueError, lambda: kv_cache_bytes(4, 4, 4, 1, bytes_per_value=-2), "negative bytes_per_value: no sense")
 
 # %%
 claims.show(card=4)
@@ -802,12 +862,13 @@ claims.show(card=4)
 # ### In your own words
 #
 # **Question.** Two requests reach a server. Both begin with the same 500-token instruction; then they differ. May they share K and V of the first 500 positions? Would that still hold for a model
-# whose instruction part is read *without* a causal mask, every instruction token seeing every other one and nothing after it? And when the instruction is moved behind a date of three tokens? Give the reason each time, in three to six sentences.
+# whose instruction part is read *without* a causal mask, every instruction token seeing every other one and nothing after it? And when each request puts a three-token date, not always the same one, in front of the instruction? Give the reason each time, in three to six sentences.
 #
 # ### BEGIN SOLUTION
 # Yes: with a causal mask K and V of position i depend on tokens 0 to i only, and those are equal (1 point).
 # Also yes: inside the instruction everything sees everything, but nothing in it sees what differs later, so its K and V are still a function of the instruction alone; it could only not be extended token by token (1 point).
-# No: every position moves by three and every position now sees the date, so K (through RoPE and through what it attends to) and V differ from layer 1 on; only an equal prefix from position 0 can be shared (1 point).
+# No: every later position sees the date, so where the dates differ, K and V of the instruction differ from layer 1 on (and from requests without a date in K of layer 0 too, which RoPE turns by the position);
+# only an equal prefix from position 0 can be shared, that is, between requests of the same date (1 point).
 # ### END SOLUTION
 
 # %% [markdown]
@@ -824,6 +885,8 @@ glossary.show(
         "token",
         "naive loop",
         "cached loop",
+        "logits",
+        "greedy",
         "prefill",
         "decode",
         "KV cache",
@@ -831,7 +894,13 @@ glossary.show(
         "query",
         "key",
         "value",
+        "attention",
+        "attention score",
         "causal mask",
+        "linear layer",
+        "projection",
+        "FFN",
+        "head width",
         "KV head",
         "MHA",
         "GQA",

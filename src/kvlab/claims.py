@@ -1,18 +1,20 @@
 """What people say about the KV cache against what this course computes: the register in `data/claims.json`.
 
 A row is *computed* (it names a kvlab function and its arguments, and a test recomputes it), *measured* (it names the
-kvlab module that shows it by running it) or *cited* (it names a source and the day it was read).
+kvlab module that shows it by running it) or *cited* (it names a source and the day it was read). Rows with `key` are
+the few of a card that everybody should read; `show` puts them first and folds the others.
 """
 
 import importlib
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from kvlab.arithmetic import format_bytes
+from kvlab.jsonfile import read_json
 from kvlab.paths import data_dir
 from kvlab.show import Table
 
@@ -44,6 +46,7 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "compute": (dict,),
     "measured_by": (str,),
     "tolerance": (int, float),
+    "key": (bool,),
 }
 _REQUIRED = ("id", "card", "said_by", "claim", "guide", "ours", "unit", "verdict", "note", "source")
 _COMPUTE_KEYS = {"fn", "args", "attr", "scale", "over"}
@@ -90,16 +93,53 @@ def agrees(claim: Row | str) -> bool:
     return math.isclose(value, chosen["ours"], rel_tol=chosen.get("tolerance", TOLERANCE))
 
 
-def show(card: int | None = None, ids: Iterable[str] | None = None) -> Table:
-    """A folded table for the end of a cell: what is said, what we computed, the verdict, why, and the source."""
+@dataclass(frozen=True)
+class ClaimTable:
+    """The rows that matter, and the rest folded behind them. `every` is the call that prints the rest as text too."""
+
+    key: Table
+    rest: Table | None = None
+    every: str = ""
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def to_html(self) -> str:
+        if self.rest is None:
+            return self.key.to_html()
+        return self.key.to_html().removesuffix("</details>") + self.rest.to_html() + "</details>"
+
+    def to_text(self) -> str:
+        text = self.key.to_text()
+        return text if self.rest is None else f"{text}\n\n{self.rest.title}: {self.every} shows them."
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/plain": self.to_text(), "text/html": self.to_html()}
+
+
+def show(card: int | None = None, ids: Iterable[str] | None = None, every: bool = False) -> ClaimTable:
+    """A folded table for the end of a cell: what is said, what we computed, the verdict, why, and the source.
+
+    Of a card it shows the key rows and folds the others once more; `every` shows all in one table, as `ids` does.
+    """
     chosen = [row(claim_id) for claim_id in ids] if ids is not None else rows(card)
-    where = f"card {card}" if card is not None else f"{len(chosen)} claims"
+    where = f"card {card}" if card is not None and ids is None else f"{len(chosen)} claims"
+    key = [claim for claim in chosen if claim.get("key")]
+    if every or ids is not None or not key or len(key) == len(chosen):
+        return ClaimTable(_table(f"What is said and what we computed ({where})", chosen, GUIDE))
+    rest = [claim for claim in chosen if not claim.get("key")]
+    call = f"claims.show({f'card={card}, ' if card is not None else ''}every=True)"
+    title = f"What is said and what we computed ({where}: the {len(key)} that matter most)"
+    return ClaimTable(_table(title, key, GUIDE), _table(f"{len(rest)} more claims", rest), call)
+
+
+def _table(title: str, chosen: list[Row], *notes: str) -> Table:
     return Table(
-        title=f"What is said and what we computed ({where})",
+        title=title,
         header=("claim", "as it is said", "what we computed", "verdict", "why", "source"),
         rows=tuple(_cells(claim) for claim in chosen),
         folded=True,
-        notes=(GUIDE,),
+        notes=notes,
     )
 
 
@@ -122,7 +162,7 @@ def _validate_fields(where: str, claim: Row) -> None:
     for name, value in claim.items():
         if name not in _FIELDS:
             raise ValueError(f"{where} has an unknown field '{name}'; known: {', '.join(_FIELDS)}")
-        if not isinstance(value, _FIELDS[name]) or isinstance(value, bool):
+        if not isinstance(value, _FIELDS[name]) or (isinstance(value, bool) and name != "key"):
             kinds = " or ".join(kind.__name__ for kind in _FIELDS[name])
             raise ValueError(f"{where}: '{name}' must be {kinds}, got {value!r}")
     if not re.fullmatch(r"(\d\d|S\d{3})\.\d\d", claim["id"]):
@@ -210,11 +250,8 @@ def _value(value: str | int | float, unit: str) -> str:
 @cache
 def _register() -> tuple[Row, ...]:
     path = data_dir() / "claims.json"
-    try:
-        table = json.loads(path.read_text("utf-8"))["claims"]
-    except FileNotFoundError:
-        raise ValueError(f"there is no {path}: restore it from the repository") from None
-    except (json.JSONDecodeError, KeyError) as error:
-        raise ValueError(f"{path} is damaged ({error}): restore it from the repository") from error
+    table = read_json(path, dict).get("claims")
+    if not isinstance(table, list):
+        raise ValueError(f"{path} is damaged (it has no list of claims): restore it from the repository")
     validate(table)
     return tuple(table)

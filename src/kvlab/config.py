@@ -2,7 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
+
+from kvlab.jsonfile import read_json
+from kvlab.validate import amount, whole
+
+SIZES = ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_ff", "max_len")
+LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 
 
 @dataclass(frozen=True)
@@ -28,9 +35,10 @@ class ModelConfig:
     tied: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "d_head", "d_ff", "max_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in SIZES:
+            object.__setattr__(self, name, whole(name, getattr(self, name), least=1))
+        for name in ("rope_theta", "norm_eps"):
+            amount(name, getattr(self, name), positive=True)
         if self.n_heads % self.n_kv_heads:
             raise ValueError(
                 f"n_heads must be a multiple of n_kv_heads so that each KV head serves equally many query heads, "
@@ -38,9 +46,8 @@ class ModelConfig:
             )
         if self.d_head % 2:
             raise ValueError(f"d_head must be even, because RoPE turns pairs of numbers, got {self.d_head}")
-        kind = (self.rope_scaling or {}).get("rope_type", "llama3")
-        if kind != "llama3":
-            raise ValueError(f"rope scaling of type '{kind}' is not supported; known: none, llama3")
+        if self.rope_scaling is not None:
+            check_rope_scaling(self.rope_scaling)
 
     @property
     def group_size(self) -> int:
@@ -55,27 +62,52 @@ class ModelConfig:
         for key in ("attention_bias", "mlp_bias"):
             if hf.get(key):
                 raise ValueError(f"this checkpoint uses {key}, which the course's decoder does not have")
-        n_heads = int(hf["num_attention_heads"])
+        if hf.get("hidden_act", "silu") not in ("silu", "swish"):  # two names of one function
+            raise ValueError(
+                f"this checkpoint's hidden_act is {hf['hidden_act']!r}, the course's decoder has silu only"
+            )
+
+        def size(key: str, default: int | None = None) -> int:
+            value = default if hf.get(key) is None else hf[key]
+            if value is None:
+                raise ValueError(f"the configuration lacks '{key}'")
+            return whole(key, value, least=1)
+
+        n_heads = size("num_attention_heads")
         # transformers 5 writes theta and scaling into one `rope_parameters` entry; older files have two
-        rope = dict(hf.get("rope_parameters") or hf.get("rope_scaling") or {})
-        theta = float(rope.pop("rope_theta", hf.get("rope_theta") or 10_000.0))
+        rope = hf.get("rope_parameters") or hf.get("rope_scaling") or {}
+        if not isinstance(rope, Mapping):
+            raise ValueError(f"rope_parameters must be an object, got {rope!r:.60}")
+        rope = dict(rope)
+        theta = float(amount("rope_theta", rope.pop("rope_theta", None) or hf.get("rope_theta") or 10_000.0))
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind != "default":
             rope["rope_type"] = kind
         return cls(
-            vocab_size=int(hf["vocab_size"]),
-            d_model=int(hf["hidden_size"]),
-            n_layers=int(hf["num_hidden_layers"]),
+            vocab_size=size("vocab_size"),
+            d_model=size("hidden_size"),
+            n_layers=size("num_hidden_layers"),
             n_heads=n_heads,
-            n_kv_heads=int(hf.get("num_key_value_heads") or n_heads),
-            d_head=int(hf.get("head_dim") or hf["hidden_size"] // n_heads),
-            d_ff=int(hf["intermediate_size"]),
-            max_len=int(hf.get("max_position_embeddings", 2048)),
+            n_kv_heads=size("num_key_value_heads", n_heads),
+            d_head=size("head_dim", size("hidden_size") // n_heads),
+            d_ff=size("intermediate_size"),
+            max_len=size("max_position_embeddings", 2048),
             rope_theta=theta,
             rope_scaling=None if kind == "default" else rope,
-            norm_eps=float(hf.get("rms_norm_eps", 1e-6)),
+            norm_eps=float(amount("rms_norm_eps", hf.get("rms_norm_eps", 1e-6))),
             tied=bool(hf.get("tie_word_embeddings", False)),
         )
+
+    @classmethod
+    def from_file(cls, path: Path) -> "ModelConfig":
+        """Read a checkpoint's config.json. Raises ValueError with the path for whatever is wrong with it."""
+        content = read_json(
+            path, dict, "is this the folder of a model? If so, restore the file from where it came from"
+        )
+        try:
+            return cls.from_hf(content)
+        except ValueError as error:
+            raise ValueError(f"{path} cannot be used: {error}") from error
 
     def to_hf(self) -> dict[str, Any]:
         """The same shape as a Hugging Face `config.json`, so that `transformers` can open what we save."""
@@ -102,3 +134,16 @@ class ModelConfig:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def check_rope_scaling(scaling: Mapping[str, Any]) -> None:
+    """ValueError unless this is the `llama3` dictionary, with its four numbers."""
+    if not isinstance(scaling, Mapping):
+        raise ValueError(f"rope scaling must be a dictionary, got {scaling!r:.60}")
+    kind = scaling.get("rope_type", "llama3")
+    if kind != "llama3":
+        raise ValueError(f"rope scaling of type '{kind}' is not supported; known: none, llama3")
+    for name in LLAMA3:
+        if name not in scaling:
+            raise ValueError(f"rope scaling of type 'llama3' lacks '{name}'")
+        amount(name, scaling[name], positive=True)

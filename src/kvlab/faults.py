@@ -28,7 +28,11 @@ class Fault:
 
 @contextmanager
 def plant(name: str) -> Iterator[Fault]:
-    """Plant a fault for the length of the block. Raises ValueError for an unknown name."""
+    """Plant a fault for the length of the block.
+
+    Raises ValueError for an unknown name, and where a fault is planted already: ended in the wrong order, the two
+    would leave one behind.
+    """
     if name not in FAULTS:
         raise ValueError(f"there is no fault '{name}': choose one of {', '.join(FAULTS)}")
     fault = FAULTS[name]
@@ -38,7 +42,10 @@ def plant(name: str) -> Iterator[Fault]:
     for parent in parents:
         owner = getattr(owner, parent)
     right = getattr(owner, attribute)
+    if planted := getattr(right, "planted_fault", None):
+        raise ValueError(f"'{name}' cannot be planted where '{planted}' is planted already: end that block first")
     wrong = wraps(right)(fault.wrong(right))
+    wrong.planted_fault = name  # type: ignore[attr-defined]
     if parents:
         setattr(owner, attribute, wrong)
     else:

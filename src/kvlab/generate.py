@@ -4,6 +4,7 @@ Both loops choose tokens in the same way and stop for the same reasons; they dif
 next logits. Equal greedy tokens are only promised in float64: in lower precision two nearly equal logits may swap.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from dataclasses import dataclass, field
 import torch
 
 from kvlab import sampling
-from kvlab.cache import KVCache, PreallocatedCache
-from kvlab.model import Llama
+from kvlab.cache import KVCache, PreallocatedCache, check_fits
+from kvlab.model import Llama, check_id
 from kvlab.streaming import TextStream
+from kvlab.tokenizer import as_ids
+from kvlab.validate import whole
 
 GREEDY = sampling.SamplingSettings(temperature=0)
 
@@ -56,7 +59,9 @@ def generate_naive(
 
     `ignore_eos` goes on after the end token, for runs that must have one length.
     """
+    max_new = whole("max_new", max_new)
     result = Generation(prompt_ids(model, prompt, max_new))
+    check_settings(model, settings)
     text = text_stream(model, stop)
     held: list[int] = []
 
@@ -119,7 +124,9 @@ def _cached(
     cache: KVCache | None,
     ignore_eos: bool = False,
 ) -> Iterator[Piece | Generation]:
+    max_new = whole("max_new", max_new)
     ids = prompt_ids(model, prompt, max_new)
+    check_settings(model, settings)
     if cache is None:
         room = max(1, len(ids) + max_new - 1)  # the last token is never fed back
         cache = PreallocatedCache(model.config, room, dtype=model.dtype, device=model.device)
@@ -132,6 +139,7 @@ def _cached(
             f"{len(ids)} prompt tokens and {max_new} new ones need {len(ids) + max_new - 1} positions, "
             f"but the cache has room for {cache.max_len}"
         )
+    check_fits(cache, model.layout())
     result, text, held = Generation(ids), text_stream(model, stop), cache
 
     def next_logits(new: list[int]) -> torch.Tensor:
@@ -148,6 +156,7 @@ def prefill(model: Llama, ids: Sequence[int], cache: KVCache) -> torch.Tensor:
 
 def decode_step(model: Llama, token: int, cache: KVCache) -> torch.Tensor:
     """Push one token through the model, adding one position to the cache. Logits (V,) for what follows it."""
+    check_id(token, model.config.vocab_size)
     return model(as_tensor(model, [token]), cache, last_only=True)[-1]
 
 
@@ -171,12 +180,12 @@ def _loop(
         result.token_times.append(time.perf_counter() - start)
         new = [token]
         shown = ""
-        if tokenizer is not None and token == tokenizer.eos_id:
-            result.stopped_by = "length" if ignore_eos else "eos"
-        elif tokenizer is not None:
-            shown = text.push(tokenizer.token_bytes(token))
+        if tokenizer is not None:
+            shown = text.push(tokenizer.text_bytes(token))
             if text.stopped:
                 result.stopped_by = "stop"
+            elif token == tokenizer.eos_id and not ignore_eos:
+                result.stopped_by = "eos"
         if len(result.tokens) == max_new or result.stopped_by != "length":
             shown += text.finish()
         result.text += shown
@@ -193,7 +202,10 @@ def choose(
 ) -> int:
     """The next token under the settings; the plain greedy case takes the argmax and nothing else."""
     if settings == GREEDY:
-        return int(logits.argmax())
+        token = int(logits.argmax())
+        if not math.isfinite(logits[token]):  # argmax takes NaN for the largest of all
+            raise ValueError("the logits hold NaN or inf, or every token is removed, so there is no best token")
+        return token
     return sampling.sample(sampling.next_token_probs(logits, settings, context, len(result.prompt_ids)), generator)
 
 
@@ -203,17 +215,12 @@ def prompt_ids(model: Llama, prompt: str | Sequence[int], max_new: int) -> list[
         if model.tokenizer is None:
             raise ValueError("this model has no tokenizer: give the prompt as a list of token ids")
         prompt = model.tokenizer.encode(prompt)
-    ids = [int(i) for i in prompt]
-    if max_new < 0:
-        raise ValueError(f"max_new must not be negative, got {max_new}")
+    ids = as_ids(prompt)
+    max_new = whole("max_new", max_new)
     if not ids:
         raise ValueError("the prompt is empty: a model needs at least one token to go on from")
-    wrong = next((i for i in ids if not 0 <= i < model.config.vocab_size), None)
-    if wrong is not None:
-        raise ValueError(
-            f"token id {wrong} is outside the vocabulary of {model.config.vocab_size} "
-            f"(0 to {model.config.vocab_size - 1}): was the text encoded with this model's tokenizer?"
-        )
+    check_id(min(ids), model.config.vocab_size)
+    check_id(max(ids), model.config.vocab_size)
     if len(ids) + max_new > model.config.max_len:
         raise ValueError(
             f"{len(ids)} prompt tokens and {max_new} new ones exceed the window of {model.config.max_len} positions: "
@@ -223,9 +230,19 @@ def prompt_ids(model: Llama, prompt: str | Sequence[int], max_new: int) -> list[
 
 
 def text_stream(model: Llama, stop: Sequence[str]) -> TextStream:
+    text = TextStream(stop)
     if stop and model.tokenizer is None:
         raise ValueError("this model has no tokenizer, so stop strings cannot be found: leave stop empty")
-    return TextStream(stop)
+    return text
+
+
+def check_settings(model: Llama, settings: sampling.SamplingSettings) -> None:
+    """ValueError now, not in the middle of an answer, for settings that this model cannot follow."""
+    if not isinstance(settings, sampling.SamplingSettings):
+        raise ValueError(f"settings must be SamplingSettings(...), got {settings!r:.60}")
+    for token in settings.logit_bias:
+        if token >= model.config.vocab_size:
+            raise ValueError(f"logit_bias names id {token}, but ids run from 0 to {model.config.vocab_size - 1}")
 
 
 def as_tensor(model: Llama, ids: Sequence[int]) -> torch.Tensor:

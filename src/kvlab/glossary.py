@@ -1,10 +1,10 @@
 """The words of this course, from `data/glossary.json`: each explained in one or two plain sentences."""
 
-import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
+from kvlab.jsonfile import read_json
 from kvlab.paths import data_dir
 from kvlab.show import Table
 
@@ -52,11 +52,8 @@ def _find(word: str) -> str:
 @cache
 def _entries() -> dict[str, str]:
     path = data_dir() / "glossary.json"
-    try:
-        entries = json.loads(path.read_text("utf-8"))["terms"]
-    except FileNotFoundError:
-        raise ValueError(f"there is no {path}: restore it from the repository") from None
-    except (json.JSONDecodeError, KeyError) as error:
-        raise ValueError(f"{path} is damaged ({error}): restore it from the repository") from error
+    entries = read_json(path, dict).get("terms")
+    if not isinstance(entries, list):
+        raise ValueError(f"{path} is damaged (it has no list of terms): restore it from the repository")
     validate(entries)
     return {entry["term"]: entry["text"] for entry in entries}

@@ -1,19 +1,22 @@
 """Find a model by name or folder and build it: the primer models, or a Hugging Face checkpoint of the Llama type."""
 
 import json
+import os
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from kvlab.arithmetic import format_bytes, weight_bytes
 from kvlab.config import ModelConfig
+from kvlab.machine import available_memory
 from kvlab.model import Llama
 from kvlab.paths import data_dir
 from kvlab.tokenizer import Tokenizer
 
 PRIMER = {"primer": "target", "primer-draft": "draft", "primer-mha": "mha"}
+DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def load(name: str | Path = "primer", device: str = "auto", dtype: torch.dtype | None = None) -> Llama:
@@ -22,8 +25,9 @@ def load(name: str | Path = "primer", device: str = "auto", dtype: torch.dtype |
     `model.tokenizer` is the one in the folder, or None. `dtype` defaults to float32.
     Raises ValueError, with what to do, for an unknown name or missing, damaged or foreign files.
     """
+    kind = _dtype(dtype)
     folder = _find(name)
-    config = ModelConfig.from_hf(_read_json(folder / "config.json"))
+    config = ModelConfig.from_file(folder / "config.json")
     weights = _read_weights(folder)
     if config.tied:
         weights.pop("lm_head.weight", None)
@@ -34,10 +38,10 @@ def load(name: str | Path = "primer", device: str = "auto", dtype: torch.dtype |
     model.load_state_dict(weights, assign=True)
     model.tie_weights()
     tokenizer = next((p for p in (folder / "tokenizer.json", folder.parent / "tokenizer.json") if p.exists()), None)
-    if tokenizer is None and name in PRIMER:
+    if tokenizer is None and str(name) in PRIMER:
         raise ValueError(f"there is no tokenizer at {folder.parent / 'tokenizer.json'}: restore it from the repository")
-    model.tokenizer = None if tokenizer is None else Tokenizer.from_file(tokenizer)
-    target, kind = _device(device), dtype or torch.float32
+    model.tokenizer = None if tokenizer is None else Tokenizer.from_file(tokenizer, config.vocab_size)
+    target = _device(device)
     model.reset_rope(kind)
     return model.to(target, kind).eval().requires_grad_(False)
 
@@ -48,6 +52,7 @@ def random_model(
     """A model of a published shape (`"llama-3.2-1b"`) or of a given configuration, with random weights.
 
     It profiles like the real one and needs no download; its text is noise.
+    Raises ValueError for an unknown shape, or one whose weights are larger than the free memory.
     """
     if isinstance(shape, str):
         from kvlab.published import model as published
@@ -55,7 +60,8 @@ def random_model(
         config = ModelConfig(**published(shape).to_config())
     else:
         config = shape
-    target, kind = _device(device), dtype or torch.float32
+    target, kind = _device(device), _dtype(dtype)
+    check_memory(config, target, kind)
     with torch.device("meta"):
         model = Llama(config)
     model = model.to(kind).to_empty(device=target)
@@ -89,24 +95,26 @@ def save(model: Llama, folder: Path, dtype: torch.dtype = torch.float16) -> None
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
+def check_memory(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> None:
+    """ValueError before a model is made that the machine cannot hold: filling memory stops everything else on it."""
+    needed = weight_bytes(config, dtype.itemsize)
+    free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else available_memory()
+    if needed > free:
+        raise ValueError(
+            f"the weights take {format_bytes(needed)} in {dtype}, but {format_bytes(free)} are free: "
+            f"choose a smaller shape or dtype=torch.bfloat16"
+        )
+
+
 def _find(name: str | Path) -> Path:
-    if name in PRIMER:
-        return data_dir() / "primer" / PRIMER[str(name)]
-    if Path(name).is_dir():
+    if isinstance(name, str) and name in PRIMER:
+        return data_dir() / "primer" / PRIMER[name]
+    if isinstance(name, str | Path) and os.path.isdir(name):  # Path.is_dir raises for a name that is too long
         return Path(name)
     raise ValueError(
         f"there is no model '{name}': use one of {', '.join(PRIMER)}, "
         f"or the path of a folder that holds config.json and model.safetensors"
     )
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"there is no {path.name} in {path.parent}: is this the folder of a model?") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is damaged ({error}): restore it from where it came from") from error
 
 
 def _read_weights(folder: Path) -> dict[str, torch.Tensor]:
@@ -137,6 +145,12 @@ def _check_weights(model: Llama, weights: dict[str, torch.Tensor], folder: Path)
         if not name.endswith("rotary_emb.inv_freq"):
             raise ValueError(f"the weights in {folder} hold '{name}', which this decoder does not have")
         del weights[name]
+
+
+def _dtype(dtype: torch.dtype | None) -> torch.dtype:
+    if dtype is not None and dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(map(str, DTYPES))}, or None for float32; got {dtype!r}")
+    return dtype or torch.float32
 
 
 def _device(device: str) -> torch.device:

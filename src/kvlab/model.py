@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from kvlab import attention
-from kvlab.cache import KVCache
+from kvlab.cache import KVCache, Layout, check_fits
 from kvlab.config import ModelConfig
 from kvlab.tokenizer import Tokenizer
 
@@ -149,31 +149,52 @@ class Llama(nn.Module):
 
         With a cache, `ids` are the tokens that follow what the cache holds, and their K and V are added to it.
         `last_only` applies the output head to the last position alone, which is all that generation needs.
-        Raises ValueError for ids outside the vocabulary or positions beyond the window; the cache is then unchanged.
+        Raises ValueError for ids outside the vocabulary, positions beyond the window, or another model's cache.
+        A pass that fails or is interrupted leaves the cache as it was, with all layers at one length.
         """
         batched = ids if ids.dim() == 2 else ids.unsqueeze(0)
         self._check(batched, cache)
+        held = 0 if cache is None else cache.length
+        try:
+            logits = self._run(batched, cache, last_only)
+        except BaseException:  # also a Ctrl-C: half-filled layers would make later tokens wrong without a word
+            if cache is not None:
+                cache.truncate(held)
+            raise
+        return logits if ids.dim() == 2 else logits[0]
+
+    def _run(self, ids: torch.Tensor, cache: KVCache | None, last_only: bool) -> torch.Tensor:
         start = first_position(cache)
-        x = self._embed(batched)
-        cos, sin = self.cos[start : start + batched.shape[1]], self.sin[start : start + batched.shape[1]]
+        x = self._embed(ids)
+        cos, sin = self.cos[start : start + ids.shape[1]], self.sin[start : start + ids.shape[1]]
         for i, block in enumerate(self.model.layers):
             x = block(x, cos, sin, cache, i)
         if last_only:
             x = x[:, -1:]
-        logits = self.lm_head(self.model.norm(x))
-        return logits if ids.dim() == 2 else logits[0]
+        return self.lm_head(self.model.norm(x))
+
+    def layout(self, batch: int = 1) -> Layout:
+        """What a cache must be made for to serve this model."""
+        weight = self.lm_head.weight
+        return Layout(
+            self.config.n_layers, batch, self.config.n_kv_heads, self.config.d_head, weight.dtype, weight.device
+        )
 
     def _check(self, ids: torch.Tensor, cache: KVCache | None) -> None:
         if ids.dim() != 2 or ids.shape[1] == 0:
             raise ValueError(f"ids must be (n,) or (batch, n) with at least one token, got shape {tuple(ids.shape)}")
-        limit = self.config.max_len if cache is None else min(self.config.max_len, cache.max_len)
-        held = 0 if cache is None else cache.length
+        limit, held = self.config.max_len, 0
+        if cache is not None:
+            check_fits(cache, self.layout(ids.shape[0]))
+            limit, held = min(limit, cache.max_len), cache.length
         if held + ids.shape[1] > limit:
             raise ValueError(
                 f"{held} positions held and {ids.shape[1]} new ones exceed the window of {limit}: "
                 f"shorten the prompt or generate fewer tokens"
             )
-        if ids.device.type != "cpu" and ids.shape[1] > 1:  # on a GPU a bad id would only show as a device-side assert
+        # On a GPU a bad id would only show as a device-side assert. A single one is left to `decode_step`, which sees
+        # it before it is sent: fetching it back here would hold up every step.
+        if ids.device.type != "cpu" and ids.shape[1] > 1:
             self._check_ids(ids)
 
     def _embed(self, ids: torch.Tensor) -> torch.Tensor:
@@ -185,8 +206,13 @@ class Llama(nn.Module):
 
     def _check_ids(self, ids: torch.Tensor) -> None:
         low, high = (int(i) for i in ids.aminmax())
-        if low < 0 or high >= self.config.vocab_size:
-            raise ValueError(
-                f"token id {low if low < 0 else high} is outside the vocabulary of {self.config.vocab_size} "
-                f"(0 to {self.config.vocab_size - 1}): was the text encoded with this model's tokenizer?"
-            )
+        check_id(low, self.config.vocab_size)
+        check_id(high, self.config.vocab_size)
+
+
+def check_id(token: int, vocab_size: int) -> None:
+    if not 0 <= token < vocab_size:
+        raise ValueError(
+            f"token id {token} is outside the vocabulary of {vocab_size} (0 to {vocab_size - 1}): "
+            f"was the text encoded with this model's tokenizer?"
+        )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MUTED = "#BBBBBB"
 MARKERS = "osD^vPX"
+SEQUENTIAL = "Blues"
 DIVERGING = "PuOr"  # orange to purple: told apart with every common kind of colour blindness
 
 
@@ -133,11 +134,14 @@ def heatmap(
     xlabel: str,
     ylabel: str,
     value_label: str = "",
+    reach: float | None = None,
 ) -> Figure:
     """A matrix (rows, columns) as coloured cells, row 0 on top: a mask, or the keys of one head.
 
-    Numbers use a diverging palette centred at 0 and need `value_label` for the colour bar. A boolean matrix is drawn in
-    two colours, dark for True. Labels stand at every row and column, or at every few where there are many.
+    Numbers use a diverging palette centred at 0, or one from 0 up where none is negative, and need `value_label` for the
+    colour bar. A boolean matrix is drawn in two colours, dark for True. Labels stand at every row and column, or at
+    every few where there are many.
+    reach: colours span -reach to reach whatever the matrix holds, so that figures can be compared; None fits this one.
     """
     cells = np.asarray(matrix)
     if cells.ndim != 2 or cells.size == 0:
@@ -153,8 +157,10 @@ def heatmap(
 
         axes.imshow(cells, cmap=ListedColormap(["#F2F2F2", PALETTE[0]]), vmin=0, vmax=1, aspect="auto")
     else:
-        reach = float(np.abs(cells).max()) or 1.0  # all zeros: any range will do
-        image = axes.imshow(cells, cmap=DIVERGING, vmin=-reach, vmax=reach, aspect="auto")
+        diverging = reach is not None or cells.min() < 0
+        top = float(np.abs(cells).max() if reach is None else reach) or 1.0  # all zeros: any range will do
+        palette, bottom = (DIVERGING, -top) if diverging else (SEQUENTIAL, 0.0)
+        image = axes.imshow(cells, cmap=palette, vmin=bottom, vmax=top, aspect="auto")
         figure.colorbar(image, ax=axes, label=value_label)
     if row_labels is not None:
         _tick(axes.set_yticks, row_labels)

@@ -3,14 +3,18 @@
 Every entry names its source and the day it was read. Nothing here imports torch.
 """
 
-import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
+from kvlab.jsonfile import read_json
 from kvlab.paths import data_dir
+from kvlab.validate import amount, whole
 
+T = TypeVar("T")
+SIZES = ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_head", "d_ff", "vocab_size", "max_len", "n_params")
 KINDS = ("full", "window", "latent", "none")
 
 
@@ -35,8 +39,11 @@ class LayerGroup:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"a layer kind is one of {', '.join(KINDS)}, got '{self.kind}'")
-        if self.layers < 1:
-            raise ValueError(f"a layer group needs at least one layer, got {self.layers}")
+        whole("the number of layers in a layer group", self.layers, least=1)
+        for name in ("n_kv_heads", "d_head", "kv_lora_rank", "rope_dims", "state_values"):
+            whole(name, getattr(self, name))
+        if self.window is not None:
+            whole("window", self.window)
         if self.kind in ("full", "window") and (self.n_kv_heads < 1 or self.d_head < 1):
             raise ValueError(f"a '{self.kind}' layer group needs n_kv_heads and d_head of at least 1")
         if (self.kind == "window") != (self.window is not None) or (self.window is not None and self.window < 1):
@@ -93,10 +100,8 @@ class PublishedModel:
     note: str = ""
 
     def __post_init__(self) -> None:
-        sizes = ("n_layers", "d_model", "n_heads", "n_kv_heads", "d_head", "d_ff", "vocab_size", "max_len", "n_params")
-        for name in sizes:
-            if getattr(self, name) < 1:
-                raise ValueError(f"{self.key}: {name} must be at least 1, got {getattr(self, name)}")
+        for name in SIZES:
+            whole(f"{self.key}: {name}", getattr(self, name), least=1)
         covered = sum(group.layers for group in self.layers)
         if covered != self.n_layers:
             raise ValueError(f"{self.key}: the layer groups cover {covered} layers, but the model has {self.n_layers}")
@@ -137,8 +142,7 @@ class GPU:
 
     def __post_init__(self) -> None:
         for name in ("peak_flops", "bandwidth", "memory_bytes"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{self.key}: {name} must be positive, got {getattr(self, name)}")
+            amount(f"{self.key}: {name}", getattr(self, name), positive=True)
 
 
 def build(entry: Mapping[str, Any]) -> PublishedModel:
@@ -157,6 +161,9 @@ def build(entry: Mapping[str, Any]) -> PublishedModel:
     if missing:
         raise ValueError(f"a model shape needs {', '.join(missing)}")
     shape = {"key": "custom", "name": "a shape of your own", "source": "given", "read": "", "max_len": 2**31, **entry}
+    for name in ("ffn_matrices", *SIZES):
+        if name in shape:
+            shape[name] = whole(name, shape[name], least=1)
     shape.setdefault("n_kv_heads", shape["n_heads"])
     shape.setdefault("d_head", shape["d_model"] // shape["n_heads"])
     shape["layers"] = tuple(_group(shape, group) for group in entry.get("layers") or [{"layers": shape["n_layers"]}])
@@ -165,6 +172,8 @@ def build(entry: Mapping[str, Any]) -> PublishedModel:
 
 
 def _group(shape: Mapping[str, Any], group: Mapping[str, Any]) -> LayerGroup:
+    if not isinstance(group, Mapping) or not {"layers"} <= set(group) <= {field.name for field in fields(LayerGroup)}:
+        raise ValueError(f"a layer group needs 'layers' and takes only the fields of LayerGroup, got {group!r:.80}")
     inherited = {} if group.get("kind") in ("latent", "none") else {k: shape[k] for k in ("n_kv_heads", "d_head")}
     return LayerGroup(**{**inherited, **group})
 
@@ -199,12 +208,7 @@ def shape_of(model: Any) -> PublishedModel:
 @cache
 def models() -> dict[str, PublishedModel]:
     """All known shapes by key, the course's own primer model first where its files are present. Treat as read-only."""
-    table = _read("models.json")
-    found = _primer()
-    for entry in table["models"]:
-        published = build({"read": table["read"], **entry})
-        found[published.key] = published
-    return found
+    return _primer() | {m.key: m for m in _table(data_dir() / "models.json", "models", build)}
 
 
 def model(name: str) -> PublishedModel:
@@ -222,8 +226,7 @@ def _model(name: str) -> PublishedModel:
 @cache
 def gpus() -> dict[str, GPU]:
     """All GPUs of the table by key. Treat as read-only."""
-    table = _read("gpus.json")
-    return {entry["key"]: GPU(**{"read": table["read"], **entry}) for entry in table["gpus"]}
+    return {g.key: g for g in _table(data_dir() / "gpus.json", "gpus", lambda entry: GPU(**entry))}
 
 
 def gpu(name: str) -> GPU:
@@ -246,7 +249,7 @@ def _primer() -> dict[str, PublishedModel]:
         return {}
     from kvlab.config import ModelConfig
 
-    config = ModelConfig.from_hf(json.loads(path.read_text("utf-8")))
+    config = ModelConfig.from_file(path)
     shape = build(
         {
             **{f.name: getattr(config, f.name) for f in fields(config)},
@@ -258,11 +261,10 @@ def _primer() -> dict[str, PublishedModel]:
     return {"primer": shape}
 
 
-def _read(name: str) -> dict[str, Any]:
-    path = data_dir() / name
+def _table(path: Path, name: str, make: Callable[[dict[str, Any]], T]) -> list[T]:
+    """The entries `name` of a table file, each made into an object; ValueError with the path for a damaged file."""
+    content = read_json(path, dict)
     try:
-        return json.loads(path.read_text("utf-8"))
-    except FileNotFoundError:
-        raise ValueError(f"there is no {path}: restore it from the repository") from None
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path} is not valid JSON ({error}): restore it from the repository") from error
+        return [make({"read": content["read"], **entry}) for entry in content[name]]
+    except (KeyError, TypeError, ValueError) as error:  # a field is missing, of another type, or out of range
+        raise ValueError(f"{path} is damaged ({error}): restore it from the repository") from error

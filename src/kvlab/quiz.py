@@ -123,7 +123,7 @@ def interactive(questions: list[dict[str, Any]]) -> list[Any]:
     original, state = module.display, random.getstate()  # it draws an id from `random`; the notebook's seed must hold
     module.display = shown.append
     try:
-        module.display_quiz(questions, shuffle_answers=True, max_width=800, colors=_COLORS)
+        module.display_quiz(_told_in_words(questions), shuffle_answers=True, max_width=800, colors=_COLORS)
     finally:
         module.display = original
         random.setstate(state)
@@ -141,7 +141,7 @@ def as_text(questions: list[dict[str, Any]]) -> str:
         lines.append(f"{number}. {item['question']}")
         for letter, option in zip("abcdefgh", item["answers"], strict=False):
             lines.append(f"   {letter}) {option['answer']}")
-            key.append(f"{number}{letter} {'right' if option['correct'] else 'wrong'}: {option['feedback']}")
+            key.append(f"{number}{letter} {_verdict(option)}: {option['feedback']}")
     return "\n".join([*lines, "Answers:", *key])
 
 
@@ -151,11 +151,28 @@ def as_html(questions: list[dict[str, Any]]) -> str:
     for item in questions:
         rows = "".join(
             f"<li>{html.escape(option['answer'])} <details style='display:inline'><summary>is it?</summary>"
-            f"{'✓ Right' if option['correct'] else '✗ No'}: {html.escape(option['feedback'])}</details></li>"
+            f"{_verdict(option)}: {html.escape(option['feedback'])}</details></li>"
             for option in item["answers"]
         )
         out.append(f"<li>{html.escape(item['question'])}<ul>{rows}</ul></li>")
     return f"<details><summary>The same quiz without scripts</summary><ol>{''.join(out)}</ol></details>"
+
+
+def _verdict(option: dict[str, Any]) -> str:
+    return "✓ Right" if option["correct"] else "✗ No"
+
+
+def _told_in_words(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same quiz, where each feedback begins with its verdict: jupyterquiz tells it by colour alone."""
+    return [
+        {
+            **item,
+            "answers": [
+                {**option, "feedback": f"{_verdict(option)}. {option['feedback']}"} for option in item["answers"]
+            ],
+        }
+        for item in questions
+    ]
 
 
 # Blue and vermillion from the Okabe–Ito set instead of green and red.

@@ -13,7 +13,8 @@ class TextStream:
     """
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
-        if isinstance(stop, str) or not all(isinstance(s, str) and s for s in stop):
+        listed = isinstance(stop, Sequence) and not isinstance(stop, str)
+        if not listed or not all(isinstance(s, str) and s for s in stop):
             raise ValueError(f"stop must be a list of non-empty strings, got {stop!r}")
         self._stop = tuple(stop)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -1,10 +1,14 @@
 """Text to token ids and back, with the bytes of every token: the primer's byte-level BPE or a checkpoint's own."""
 
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import tokenizers
+
+PROBE = "a b\n\u00e9\u20ac"  # comes back whole only where every byte has a token
 
 
 @cache
@@ -19,25 +23,38 @@ def byte_alphabet() -> dict[str, int]:
 
 
 class Tokenizer:
-    """A byte-level tokenizer: any text can be encoded, and a character may be spread over several tokens."""
+    """A byte-level tokenizer: any text can be encoded, and a character may be spread over several tokens.
 
-    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+    `model_vocab_size` is the vocabulary of its model, where that is larger: the ids beyond the tokenizer's own then
+    count as special tokens, which have a name but no text. Raises ValueError for a tokenizer of another kind.
+    """
+
+    def __init__(self, inner: tokenizers.Tokenizer, model_vocab_size: int = 0) -> None:
+        check_byte_level(inner)
         self._inner = inner
-        self._special = {i: t.content for i, t in inner.get_added_tokens_decoder().items() if t.special}
+        added = inner.get_added_tokens_decoder()
+        unused = [i for i in range(inner.get_vocab_size(), model_vocab_size) if inner.id_to_token(i) is None]
+        self._added = {i: token.content for i, token in added.items() if not token.special}
+        self._special = {i: token.content for i, token in added.items() if token.special}
         by_name = {name: i for i, name in self._special.items()}
+        self._special |= {i: f"<|unused {i}|>" for i in unused}
         self.bos_id = _first(by_name, ("<|bos|>", "<|begin_of_text|>", "<s>", "<|im_start|>", "<|endoftext|>"))
         self.eos_id = _first(by_name, ("<|eos|>", "<|end_of_text|>", "</s>", "<|im_end|>", "<|endoftext|>"))
         self.special_ids = by_name
 
     @classmethod
-    def from_file(cls, path: Path) -> "Tokenizer":
-        """Read a `tokenizer.json`. Raises ValueError with the path when the file is missing or damaged."""
+    def from_file(cls, path: Path, model_vocab_size: int = 0) -> "Tokenizer":
+        """Read a `tokenizer.json`. Raises ValueError with the path when the file is missing, damaged or foreign."""
         try:
-            return cls(tokenizers.Tokenizer.from_str(path.read_text("utf-8")))
+            inner = tokenizers.Tokenizer.from_str(path.read_text("utf-8"))
         except FileNotFoundError:
             raise ValueError(f"there is no tokenizer at {path}: restore the file from the repository") from None
         except Exception as error:  # the library raises bare Exception for a damaged file
             raise ValueError(f"the tokenizer {path} is damaged ({error}): restore it from the repository") from error
+        try:
+            return cls(inner, model_vocab_size)
+        except ValueError as error:
+            raise ValueError(f"the tokenizer {path} cannot be used: {error}") from error
 
     def save(self, path: Path) -> None:
         path.write_text(self._inner.to_str(pretty=False) + "\n", "utf-8")
@@ -47,32 +64,79 @@ class Tokenizer:
         return self._inner.get_vocab_size()
 
     def encode(self, text: str, bos: bool = True) -> list[int]:
-        """Ids of a text, with the begin-of-text token in front unless `bos` is False."""
+        """Ids of a text, with the begin-of-text token in front unless `bos` is False.
+
+        The name of a special token in the text becomes that token, as in other libraries.
+        """
+        check_text(text)
         ids = self._inner.encode(text, add_special_tokens=False).ids
         return [self.bos_id, *ids] if bos and self.bos_id is not None else ids
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of many texts, without a begin-of-text token."""
+        for text in texts:
+            check_text(text)
         return [e.ids for e in self._inner.encode_batch(list(texts), add_special_tokens=False)]
 
     def token_bytes(self, token: int) -> bytes:
-        """The bytes that one token adds to the text. A special token counts as its name."""
-        if token in self._special:
-            return self._special[token].encode()
-        name = self._inner.id_to_token(token)
+        """The bytes of one token. A special token counts as its name."""
+        name = self._special.get(token) or self._added.get(token)
+        if name is not None:
+            return name.encode()
+        name = self._inner.id_to_token(token) if 0 <= token < 2**32 else None  # the library counts in 32 bits
         if name is None:
             raise ValueError(f"token id {token} is outside the vocabulary of {self.vocab_size}")
         alphabet = byte_alphabet()
         return bytes(alphabet[character] for character in name)
 
+    def text_bytes(self, token: int) -> bytes:
+        """The bytes that one token adds to a text: those of `token_bytes`, and none for a special token."""
+        return b"" if token in self._special else self.token_bytes(token)
+
     def decode(self, ids: Iterable[int], special: bool = False) -> str:
         """Text of the ids; broken bytes show as U+FFFD. Special tokens are left out unless `special`."""
-        kept = [i for i in map(int, ids) if special or i not in self._special]
-        return b"".join(self.token_bytes(i) for i in kept).decode("utf-8", "replace")
+        read = self.token_bytes if special else self.text_bytes
+        return b"".join(read(i) for i in as_ids(ids)).decode("utf-8", "replace")
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """One printable string per token, special tokens included, for labels in tables and figures."""
-        return [self.token_bytes(int(i)).decode("utf-8", "replace") for i in ids]
+        return [self.token_bytes(i).decode("utf-8", "replace") for i in as_ids(ids)]
+
+
+def as_ids(ids: Any) -> list[int]:
+    """A flat list of token ids as ints; a 1-D tensor or array will do. ValueError for anything else, 1.7 and "1" too."""
+    wrong = ValueError(f"token ids must be a flat list of whole numbers, got {ids!r:.60}")
+    if isinstance(ids, str | bytes | bytearray | Mapping) or getattr(ids, "ndim", 1) != 1:
+        raise wrong
+    try:
+        return [operator.index(i) for i in ids]
+    except TypeError:
+        raise wrong from None
+
+
+def check_text(text: Any) -> None:
+    """ValueError unless this is a text that UTF-8 can hold."""
+    if not isinstance(text, str):
+        raise ValueError(f"a text must be a string, got {text!r:.60}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"the text holds half a character (a lone surrogate) at position {error.start}") from None
+
+
+def check_byte_level(inner: tokenizers.Tokenizer) -> None:
+    """ValueError unless every entry of the vocabulary stands for bytes, and a text comes back from them."""
+    alphabet = byte_alphabet()
+    foreign = set("".join(inner.get_vocab(with_added_tokens=False))) - alphabet.keys()
+    if foreign:
+        raise ValueError(
+            f"only byte-level tokenizers can be read here, and this vocabulary holds {min(foreign)!r}, "
+            f"which stands for no byte"
+        )
+    names = "".join(inner.encode(PROBE, add_special_tokens=False).tokens)
+    back = bytes(alphabet.get(character, 0) for character in names)
+    if back.removeprefix(b" ") != PROBE.encode():  # some put a space in front of every text
+        raise ValueError(f"only byte-level tokenizers can be read here, and this one turns {PROBE!r} into {names!r}")
 
 
 def _first(by_name: dict[str, int], names: Sequence[str]) -> int | None:

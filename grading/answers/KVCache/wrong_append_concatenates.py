@@ -1,4 +1,5 @@
 """Wrong: append concatenates, so that every append copies the cache and earlier views are left behind."""
+# mistake: append copies
 
 import numpy as np
 

@@ -1,4 +1,5 @@
 """Wrong: one head is broadcast to all."""
+# mistake: heads broadcast
 
 import numpy as np
 

@@ -1,4 +1,5 @@
 """Wrong: stores k twice."""
+# mistake: K for V
 
 import numpy as np
 

@@ -1,4 +1,5 @@
 """Wrong: negative layers count from the end."""
+# mistake: negative layers
 
 import numpy as np
 

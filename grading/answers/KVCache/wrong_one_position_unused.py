@@ -1,4 +1,5 @@
 """Wrong: the last position can never be used."""
+# mistake: one position unused
 
 import numpy as np
 

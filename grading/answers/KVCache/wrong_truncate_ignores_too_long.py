@@ -1,4 +1,5 @@
 """Wrong: truncate does nothing when it is asked to keep more than there is."""
+# mistake: truncate takes too long a length
 
 import numpy as np
 

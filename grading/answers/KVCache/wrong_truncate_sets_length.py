@@ -1,4 +1,5 @@
 """Wrong: truncate lengthens shorter layers."""
+# mistake: truncate sets every length
 
 import numpy as np
 

@@ -1,4 +1,5 @@
 """Wrong: truncate cuts the last layer only."""
+# mistake: truncate cuts one layer
 
 import numpy as np
 

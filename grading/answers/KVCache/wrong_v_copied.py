@@ -1,4 +1,5 @@
 """Wrong: view copies V; only K is a slice of the reserved room."""
+# mistake: V copied
 
 import numpy as np
 

@@ -1,4 +1,5 @@
 """Wrong: view copies."""
+# mistake: view copies
 
 import numpy as np
 

@@ -1,4 +1,5 @@
 """Wrong: writes before it looks for room."""
+# mistake: writes before it checks
 
 import numpy as np
 

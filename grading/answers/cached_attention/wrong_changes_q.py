@@ -1,4 +1,5 @@
 """Wrong: scales q in place."""
+# mistake: inputs changed
 
 import math
 

@@ -1,4 +1,5 @@
 """Wrong: a position does not see itself."""
+# mistake: hides itself
 
 import math
 

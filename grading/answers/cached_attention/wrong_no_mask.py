@@ -1,4 +1,5 @@
 """Wrong: the causal mask is missing."""
+# mistake: no mask
 
 import math
 

@@ -1,4 +1,5 @@
 """Wrong: exp without subtracting the largest score."""
+# mistake: overflow
 
 import math
 

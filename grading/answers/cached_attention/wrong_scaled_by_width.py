@@ -1,4 +1,5 @@
 """Wrong: divided by d instead of its root."""
+# mistake: scaled by the width
 
 import numpy as np
 

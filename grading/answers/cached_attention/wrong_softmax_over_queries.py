@@ -1,4 +1,5 @@
 """Wrong: softmax over the queries instead of the keys."""
+# mistake: softmax over queries
 
 import numpy as np
 

@@ -1,4 +1,5 @@
 """Wrong: the triangle sits top left."""
+# mistake: mask top left
 
 import math
 

@@ -1,4 +1,5 @@
 """Wrong: scores are not scaled."""
+# mistake: unscaled
 
 import numpy as np
 

@@ -1,4 +1,5 @@
 """Wrong: two bytes a value, whatever is asked."""
+# mistake: always two bytes
 
 
 def kv_cache_bytes(n_layers, n_kv_heads, d_head, seq_len, batch=1, bytes_per_value=2):

@@ -1,4 +1,5 @@
 """Wrong: looks at the sign of the product, where two negatives cancel."""
+# mistake: checks the product
 
 
 def kv_cache_bytes(n_layers, n_kv_heads, d_head, seq_len, batch=1, bytes_per_value=2):

@@ -1,4 +1,5 @@
 """Wrong: one layer only."""
+# mistake: layers forgotten
 
 
 def kv_cache_bytes(n_layers, n_kv_heads, d_head, seq_len, batch=1, bytes_per_value=2):

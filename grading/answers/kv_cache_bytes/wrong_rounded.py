@@ -1,4 +1,5 @@
 """Wrong: rounds to whole bytes."""
+# mistake: rounded
 
 
 def kv_cache_bytes(n_layers, n_kv_heads, d_head, seq_len, batch=1, bytes_per_value=2):

@@ -1,4 +1,5 @@
 """Wrong: every naive call counted at the final length."""
+# mistake: final length each step
 
 
 def positions_processed(prompt_len, n_new, cached):

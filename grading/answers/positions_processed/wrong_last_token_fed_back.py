@@ -1,4 +1,5 @@
 """Wrong: counts a decode step for the last token too."""
+# mistake: last token fed back
 
 
 def positions_processed(prompt_len, n_new, cached):

@@ -1,4 +1,5 @@
 """Wrong: the first naive call is given a token that does not exist yet."""
+# mistake: naive one token ahead
 
 
 def positions_processed(prompt_len, n_new, cached):

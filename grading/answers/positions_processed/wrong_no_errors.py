@@ -1,4 +1,5 @@
 """Wrong: bad arguments pass."""
+# mistake: no errors
 
 
 def positions_processed(prompt_len, n_new, cached):

@@ -1,4 +1,5 @@
 """Wrong: counts the prompt even when nothing is produced."""
+# mistake: nothing still costs
 
 
 def positions_processed(prompt_len, n_new, cached):

@@ -1,4 +1,5 @@
 """Wrong: leaves the prompt out of the cached count."""
+# mistake: prefill forgotten
 
 
 def positions_processed(prompt_len, n_new, cached):

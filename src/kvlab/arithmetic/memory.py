@@ -4,8 +4,8 @@ import math
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any
 
-from kvlab.arithmetic.validate import amount, whole
 from kvlab.published import shape_of
+from kvlab.validate import amount, whole
 
 GB = 10**9
 GIB = 2**30

@@ -6,9 +6,9 @@ Real times are higher. A measured time below the bound means that the shape, the
 from typing import Any
 
 from kvlab.arithmetic.memory import kv_bytes, weight_bytes
-from kvlab.arithmetic.validate import amount, whole
 from kvlab.arithmetic.work import pass_macs
 from kvlab.published import GPU, gpu, shape_of
+from kvlab.validate import amount, whole
 
 
 def roofline_seconds(flops: float, bytes_moved: float, peak_flops: float, bandwidth: float) -> float:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kvlab.arithmetic.memory import causal_sum
-from kvlab.arithmetic.validate import whole
 from kvlab.published import LayerGroup, PublishedModel, shape_of
+from kvlab.validate import whole
 
 Macs = dict[str, int]
 

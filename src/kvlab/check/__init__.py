@@ -1,4 +1,4 @@
-"""Checks that a learner sees: a panel that says not attempted, not right yet (with the likely mistake), or right.
+"""Checks that a learner sees: a panel that says not attempted, not right yet (with what failed and why), or right.
 
     with check.exercise("top_p_filter") as t:
         t.close(top_p_filter(logits, 0.9), expected, "the token that crosses p belongs to the set")

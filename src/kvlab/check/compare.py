@@ -96,7 +96,8 @@ def _numbers_text(want: np.ndarray) -> str:
 
 def _numbers(have: np.ndarray, want: np.ndarray, rtol: float | None, atol: float, path: str) -> Difference | None:
     if have.shape != want.shape:
-        return Difference(f"shape {shape_text(want)}", f"shape {shape_text(have)}: {describe(have)}", path)
+        came = f"shape {shape_text(have)}: {describe(have)}" if have.size <= _SHOWN else describe(have)
+        return Difference(f"shape {shape_text(want)}", came, path)
     ok = _equal(have, want) if rtol is None else _close(have, want, rtol, atol)
     if ok.all():
         return None

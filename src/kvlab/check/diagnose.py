@@ -10,6 +10,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from kvlab.check import source
 from kvlab.check.panel import Panel, State
 
 Rows = list[tuple[str, str]]
@@ -28,13 +29,42 @@ def panel(name: str, error: BaseException, check_file: str) -> Panel:
         todo = "Run the answer cell first (and the cells above it, after a restart). If it shows an error, start there."
         return Panel(name, State.NOT_ATTEMPTED, [("", f"{what} {todo}")])
     told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    if line is None:
-        rows = [("the check could not use your result", told), *where(error, check_file)]
-        return Panel(name, State.WRONG, [*rows, ("likely mistake", "the result is not what the docstring asks for")])
-    rows = [("your code stopped with", told), *where(error, check_file)]
-    if isinstance(error, NameError):
-        rows.append(("likely mistake", "the answer leans on another cell; all that it needs goes into its own cell"))
+    first = "the check could not use your result" if line is None else "your code stopped with"
+    rows = [(first, told), *where(error, check_file), *ran(error.__traceback__, check_file)]
+    if rule := _rule(error.__traceback__, check_file):
+        rows.append(("the rule", rule))
+    if mistake := _mistake(error, line is not None):
+        rows.append(("likely mistake", mistake))
     return Panel(name, State.WRONG, rows)
+
+
+def _rule(trace: TracebackType | None, check_file: str) -> str:
+    line = source.line_number(trace, check_file)
+    return source.rule(check_file, line) if line else ""
+
+
+def _mistake(error: BaseException, in_answer: bool) -> str:
+    """What the error itself gives away, "" when it is nothing. `in_answer`: it was raised in the learner's code."""
+    if isinstance(error, TypeError) and (hidden := _hidden_method(error.__traceback__)):
+        return f"an attribute hides your method `{hidden}`: give the attribute another name"
+    if isinstance(error, NameError) and in_answer:
+        return "the answer leans on another cell; all that it needs goes into its own cell"
+    return "" if in_answer else "the result is not what the docstring asks for"
+
+
+def _hidden_method(trace: TracebackType | None) -> str:
+    """The method in the line that failed whose object has an attribute of the same name, which can't be called."""
+    if trace is None:
+        return ""
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    frame = trace.tb_frame
+    known = {**frame.f_globals, **frame.f_locals}
+    for name, method in re.findall(r"(\w+)\.(\w+)\(", linecache.getline(frame.f_code.co_filename, trace.tb_lineno)):
+        found = known.get(name)
+        if callable(getattr(type(found), method, None)) and method in getattr(found, "__dict__", {}):
+            return method
+    return ""
 
 
 def is_stub(error: BaseException) -> bool:
@@ -46,12 +76,16 @@ def is_stub(error: BaseException) -> bool:
 
 
 def where(error: BaseException, check_file: str) -> Rows:
-    """A row with the line that the error came from: the learner's, else the check cell's. Empty if neither is known."""
+    """A row with the learner's line that the error came from. Empty if it came from none."""
     line = learner_line(error.__traceback__, check_file)
-    if line:
-        return [("where", f"line {line.lineno} of your cell, in {line.name}: {line.line}")]
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == check_file]
-    return [("where", f"line {own[-1].lineno} of the check: {own[-1].line}")] if own else []
+    return [("where", f"line {line.lineno} of your cell, in {line.name}: {line.line}")] if line else []
+
+
+def ran(trace: TracebackType | None, check_file: str) -> Rows:
+    """A row with the line of the check cell that was running. Empty if its text isn't known."""
+    line = source.line_number(trace, check_file)
+    text = source.statement_text(check_file, line) if line else ""
+    return [("the check ran", f"{text} (line {line})")] if text else []
 
 
 def learner_line(trace: TracebackType | None, check_file: str) -> traceback.FrameSummary | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import sys
 import warnings
@@ -18,6 +17,7 @@ from kvlab.check import diagnose
 from kvlab.check.closed import ClosedError, closed, closed_text
 from kvlab.check.compare import Difference, describe, difference, to_array
 from kvlab.check.panel import Panel, State
+from kvlab.jsonfile import read_json
 
 _states: dict[str, State] = {}  # the last verdict of each exercise in this session
 
@@ -43,11 +43,12 @@ def exercise(name: str, closed: list[str] | None = None) -> Exercise:
 
 
 class _Stop(Exception):
-    """The first line of a check that failed; carries the rows of the panel."""
+    """The first line of a check that failed; carries rows of the panel and the rule that the answer breaks."""
 
-    def __init__(self, rows: list[tuple[str, str]]) -> None:
-        super().__init__(rows)
+    def __init__(self, rows: list[tuple[str, str]], why: str) -> None:
+        super().__init__(rows, why)
         self.rows = rows
+        self.why = why
 
 
 class Exercise:
@@ -149,7 +150,7 @@ class Exercise:
         self._passed += 1
 
     def _fail(self, rows: list[tuple[str, str]], why: str) -> None:
-        raise _Stop([*rows, ("likely mistake", why)]) from None
+        raise _Stop(rows, why) from None
 
     def _verdict(self, error: BaseException | None) -> Panel:
         if self._called:
@@ -160,17 +161,9 @@ class Exercise:
         if error is None:
             return Panel(self.name, State.RIGHT)
         if isinstance(error, _Stop):
-            return Panel(self.name, State.WRONG, error.rows + self._so_far())
-        panel = diagnose.panel(self.name, error, self._filename)
-        if panel.state is State.WRONG:
-            return Panel(panel.name, panel.state, panel.rows + self._so_far())
-        return panel
-
-    def _so_far(self) -> list[tuple[str, str]]:
-        if not self._passed:
-            return []
-        lines = "1 line of this check" if self._passed == 1 else f"{self._passed} lines of this check"
-        return [("", f"{lines} passed before this one.")]
+            ran = diagnose.ran(error.__traceback__, self._filename)
+            return Panel(self.name, State.WRONG, [*ran, *error.rows, ("the rule", error.why)])
+        return diagnose.panel(self.name, error, self._filename)
 
 
 def _rows(found: Difference) -> list[tuple[str, str]]:
@@ -181,8 +174,8 @@ def _rows(found: Difference) -> list[tuple[str, str]]:
 def _closed_names(name: str) -> list[str]:
     from kvlab import paths
 
-    try:
-        rows = json.loads((paths.data_dir() / "exercises.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    path = paths.data_dir() / "exercises.json"
+    if not path.exists():
         return []
-    return rows.get(name, {}).get("closed", [])
+    row = read_json(path, dict).get(name, {})
+    return row.get("closed", []) if isinstance(row, dict) else []

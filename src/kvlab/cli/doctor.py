@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvlab import checksums
+from kvlab.cli.files import full_path
 from kvlab.paths import constraints_file, data_dir, repo_root, work_dir
 
 if TYPE_CHECKING:
@@ -47,10 +48,11 @@ def add_parser(commands: Any) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the command; 1 when anything failed."""
     failed = 0
-    for finding in report((options.dir or work_dir()).resolve()):
+    for finding in report(full_path(options.dir or work_dir())):
         print(finding, flush=True)
         failed += finding.status == FAIL
-    print(f"{failed} checks failed; see the arrows above." if failed else "Everything that the course needs is here.")
+    checks = "1 check" if failed == 1 else f"{failed} checks"
+    print(f"{checks} failed; see the arrows above." if failed else "Everything that the course needs is here.")
     return 1 if failed else 0
 
 
@@ -116,7 +118,7 @@ def check_packages() -> Iterator[Finding]:
         return
     try:
         pins = read_pins(constraints_file())
-    except FileNotFoundError as error:
+    except (OSError, ValueError) as error:
         yield Finding(WARN, "packages", f"no pins to compare with: {error}")
         pins = {}
     installed = {normal_name(item.metadata["Name"] or ""): item.version for item in metadata.distributions()}
@@ -187,16 +189,17 @@ def check_memory() -> Finding:
 
 def check_work(work: Path) -> Iterator[Finding]:
     """The learner's folder: may it be written to, and is there room?"""
-    existing = next(path for path in (work, *work.parents) if path.exists())
+    existing = work
     try:
+        existing = next(path for path in (work, *work.parents) if path.exists())
         with tempfile.NamedTemporaryFile(dir=existing, prefix=".kvlab-doctor-"):
             pass
+        free = shutil.disk_usage(existing).free
     except OSError as error:
         advice = "change the rights of that folder, or choose another one: `kvlab lab --dir FOLDER`"
         yield Finding(FAIL, "work", f"cannot write in {existing}: {error.strerror or error}", advice)
         return
-    yield Finding(OK, "work", f"{work} can be written to" if work.exists() else f"{work} can be made")
-    free = shutil.disk_usage(existing).free
+    yield Finding(OK, "work", f"{work} can be written to" if existing == work else f"{work} can be made")
     if free < GIB:
         yield Finding(WARN, "disk", f"{free / GIB:.1f} GiB free", "make room: results and caches need up to 1 GiB")
     else:
@@ -209,7 +212,7 @@ def check_data() -> Iterator[Finding]:
     try:
         folder = data_dir()
         problems = checksums.verify(folder)
-    except (FileNotFoundError, ValueError) as error:
+    except (OSError, ValueError) as error:
         yield Finding(FAIL, "data", str(error), again)
         return
     for problem in problems:

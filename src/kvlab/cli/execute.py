@@ -1,15 +1,22 @@
 """Runs one notebook with papermill in a process of its own: `python -m kvlab.cli.execute JOB.json`.
 
 `kvlab run` starts it, so that a time limit and the memory count hold whatever the kernel does. The job says what to
-run; the result is written as JSON to the path that it names.
+run; the result is written as JSON to the path that it names. When `kvlab run` itself is killed, this process ends its
+kernel, removes the job's folder and goes too.
 """
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
+
+WATCH_SECONDS = 0.5
 
 
 def kernel_config(folder: Path) -> Any:
@@ -55,7 +62,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
             kernel_name="python3",
             language="python",
             progress_bar={"desc": source.stem, "leave": False} if job["progress"] else False,
-            cwd=str(output.parent),
+            cwd=job["folder"],
             config=kernel_config(Path(job["private"])),
             iopub_timeout=60,
         )
@@ -76,9 +83,28 @@ def _has_error(cell: dict[str, Any]) -> bool:
     return any(item.get("output_type") == "error" for item in cell.get("outputs", []))
 
 
+def watch_parent(parent: int, folder: Path) -> None:
+    """Wait until the process that started this one is gone; then end all that runs here and remove `folder`."""
+    import psutil
+
+    try:
+        starter = psutil.Process(parent)
+        # A killed process that nobody has waited for still "runs"; on POSIX its children change their parent at once.
+        while os.getppid() == parent if os.name == "posix" else starter.is_running():
+            time.sleep(WATCH_SECONDS)
+    except psutil.NoSuchProcess:
+        pass
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
+
+
 def main(path: str) -> int:
     """Read the job file, run it, write its result in one step."""
     job = json.loads(Path(path).read_text(encoding="utf-8"))
+    threading.Thread(target=watch_parent, args=(job["parent"], Path(job["private"])), daemon=True).start()
     result = run_job(job)
     temporary = Path(job["result"] + ".tmp")
     temporary.write_text(json.dumps(result), encoding="utf-8")

@@ -3,11 +3,22 @@
 import hashlib
 import json
 import os
+import re
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 from kvlab.cli.errors import CommandError
+
+# What `write_atomic` leaves when it is killed halfway: ".NAME.RANDOM.tmp".
+LEFTOVER = re.compile(r"\.(.+\.ipynb|manifest.*\.json)\.[a-z0-9_]{8}\.tmp")
+LEFTOVER_SECONDS = 3600
+
+
+def full_path(path: Path) -> Path:
+    """The absolute path without links. Unlike `Path.resolve` it raises nothing, whatever the path is."""
+    return Path(os.path.realpath(path.expanduser()))
 
 
 def digest(data: bytes) -> str:
@@ -18,8 +29,9 @@ def digest(data: bytes) -> str:
 def write_atomic(path: Path, data: bytes) -> None:
     """Write a file so that it holds either the old bytes or all of the new ones, whatever happens in between.
 
-    Raises CommandError, with the reason, when the folder cannot be written to.
+    A link stays a link: the file that it names is written. Raises CommandError, with the reason, when that fails.
     """
+    path = Path(os.path.realpath(path))
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,6 +58,14 @@ def _umask() -> int:
     return mask
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed writes left in a folder. Young files stay: another process may be writing them now."""
+    oldest = time.time() - LEFTOVER_SECONDS
+    for path in folder.glob(".*.tmp"):
+        if LEFTOVER.fullmatch(path.name) and path.is_file() and path.stat().st_mtime < oldest:
+            path.unlink(missing_ok=True)
+
+
 def parse_notebook(data: bytes) -> dict[str, Any]:
     """A notebook as a dict with a list of cells. Raises ValueError with the reason when it is none."""
     try:
@@ -59,10 +79,14 @@ def parse_notebook(data: bytes) -> dict[str, Any]:
 
 
 def read_release(path: Path) -> bytes:
-    """The bytes of a released notebook. Raises CommandError when the file is damaged."""
-    data = path.read_bytes()
+    """The bytes of a released notebook. Raises CommandError when the file is damaged or cannot be read."""
     try:
+        data = path.read_bytes()
         parse_notebook(data)
+    except OSError as error:
+        raise CommandError(
+            f"The released notebook {path} cannot be read: {error.strerror or error}. Get the course's files again."
+        ) from error
     except ValueError as error:
         raise CommandError(
             f"The released notebook {path} is damaged: {error}. Get the course's files again."

@@ -6,14 +6,11 @@ the extension manager. Nothing asks for the network.
 
 import json
 import os
-import socket
 import sys
 from pathlib import Path
 
-from kvlab.cli.errors import CommandError
 from kvlab.cli.files import write_atomic
 
-FIRST_PORT = 8888
 _QUIET_PLUGINS = (
     "@jupyterlab/apputils-extension:announcements",
     "@jupyterlab/extensionmanager-extension",
@@ -76,35 +73,6 @@ def environment(folder: Path) -> dict[str, str]:
     env["JUPYTER_CONFIG_PATH"] = str(folder / "config")
     env["JUPYTER_PATH"] = os.pathsep.join(filter(None, [str(folder / "data"), os.environ.get("JUPYTER_PATH")]))
     return env
-
-
-def port_is_free(port: int) -> bool:
-    """Whether a server could listen on this port of the loopback interface now."""
-    with socket.socket() as probe:
-        if os.name == "posix":
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def choose_port(wanted: int | None) -> int:
-    """The wanted port, or the next free one from 8888 on. Raises CommandError when there is none."""
-    if wanted is not None:
-        if not 1 <= wanted <= 65535:
-            raise CommandError(f"{wanted} is no port: a port is a number from 1 to 65535.")
-        if not port_is_free(wanted):
-            raise CommandError(
-                f"Port {wanted} is in use or not allowed. Close what uses it, choose another one with --port, "
-                "or leave --port out to get a free one."
-            )
-        return wanted
-    for port in range(FIRST_PORT, FIRST_PORT + 100):
-        if port_is_free(port):
-            return port
-    raise CommandError(f"No port from {FIRST_PORT} to {FIRST_PORT + 99} is free. Choose one with --port.")
 
 
 def server_command(root: Path, port: int, *, browser: bool) -> list[str]:

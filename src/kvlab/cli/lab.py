@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from kvlab.cli.errors import CommandError
-from kvlab.cli.jupyter import choose_port, environment, server_command, write_config, write_kernelspec
+from kvlab.cli.files import full_path
+from kvlab.cli.jupyter import environment, server_command, write_config, write_kernelspec
+from kvlab.cli.ports import reserve_port
 from kvlab.cli.workspace import PRIVATE, prepare
 from kvlab.paths import repo_root, work_dir
 
@@ -28,24 +30,35 @@ def add_parser(commands: Any) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command; JupyterLab takes the place of this process where the system can do that."""
-    work = (options.dir or work_dir()).resolve()
+    work = full_path(options.dir or work_dir())
     root = _instructor_root() if options.instructor else work
-    port = None if options.prepare_only else choose_port(options.port)
+    if not options.prepare_only:
+        return _serve(options, root, work)
     if not options.instructor:
-        for line in prepare(work):
-            print(line)
-    if port is None:
-        return 0
-    private = work / PRIVATE / ("instructor" if options.instructor else "jupyter")
-    write_config(private / "config", instructor=options.instructor)
-    write_kernelspec(private / "data")
-    print(f"Starting JupyterLab in {root} on port {port}. Ctrl-C twice stops it.", flush=True)
-    command = server_command(root, port, browser=not options.no_browser)
-    if os.name == "posix":
-        os.chdir(root)
-        sys.stderr.flush()
-        os.execve(command[0], command, environment(private))
-    return subprocess.run(command, env=environment(private), cwd=root, check=False).returncode
+        _prepare(work)
+    return 0
+
+
+def _prepare(work: Path) -> None:
+    for line in prepare(work):
+        print(line)
+
+
+def _serve(options: argparse.Namespace, root: Path, work: Path) -> int:
+    # The port comes first: when it is taken, nothing is copied.
+    with reserve_port(options.port) as port:
+        if not options.instructor:
+            _prepare(work)
+        private = work / PRIVATE / ("instructor" if options.instructor else "jupyter")
+        write_config(private / "config", instructor=options.instructor)
+        write_kernelspec(private / "data")
+        print(f"Starting JupyterLab in {root} on port {port}. Ctrl-C twice stops it.", flush=True)
+        command = server_command(root, port, browser=not options.no_browser)
+        if os.name == "posix":
+            os.chdir(root)
+            sys.stderr.flush()
+            os.execve(command[0], command, environment(private))
+        return subprocess.run(command, env=environment(private), cwd=root, check=False).returncode
 
 
 def _instructor_root() -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kvlab.cli import units
 from kvlab.cli.errors import CommandError
-from kvlab.cli.files import cell_source, digest, parse_notebook, read_release, write_atomic
+from kvlab.cli.files import cell_source, digest, full_path, parse_notebook, read_release, write_atomic
 from kvlab.cli.workspace import load_manifest
 from kvlab.paths import work_dir
 
@@ -46,8 +46,10 @@ def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     unit = units.find(options.unit)
     release = read_release(units.released()[unit])
-    path = (options.dir or work_dir()).resolve() / f"{unit}.ipynb"
+    folder = full_path(options.dir or work_dir())
+    path = folder / f"{unit}.ipynb"
     try:
+        units.refuse_release(folder, "--dir")
         current = path.read_bytes() if path.exists() else None
     except OSError as error:
         raise CommandError(f"Cannot read {path}: {error.strerror or error}.") from error
@@ -60,14 +62,15 @@ def execute(options: argparse.Namespace) -> int:
     if new == current:
         print(f"{path.name} is already as released. Nothing was changed.")
         return 0
+    # An unreadable record stops the command here, before anything is changed.
+    manifest, warning = load_manifest(folder) if options.exercise is None else (None, None)
     copy = _keep_copy(path, current) if current is not None else None
     write_atomic(path, new)
-    if options.exercise is None:
-        manifest, warning = load_manifest(path.parent)
+    if manifest is not None:
         manifest.copied[path.name] = digest(release)
         manifest.save()
-        if warning:
-            print(warning)
+    if warning:
+        print(warning)
     print(done)
     if copy is not None:
         print(f"Your version was kept as {copy.name}. If the notebook is open, reload it from disk.")

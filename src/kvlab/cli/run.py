@@ -1,7 +1,8 @@
-"""`kvlab run [UNIT...]`: executes notebooks with papermill and reports seconds, memory and the first error of each."""
+"""`kvlab run [UNIT...]`: executes released notebooks with papermill; reports seconds, memory and the first error."""
 
 import argparse
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,12 +14,14 @@ from typing import Any
 
 from kvlab.cli import units
 from kvlab.cli.errors import CommandError
-from kvlab.cli.files import read_release
+from kvlab.cli.files import full_path, parse_notebook, read_release, write_atomic
 from kvlab.cli.jupyter import environment, write_config, write_kernelspec
 from kvlab.cli.parameters import Value, assign
-from kvlab.paths import build_dir
+from kvlab.cli.workspace import PRIVATE
+from kvlab.paths import build_dir, work_dir
 
 SAMPLE_SECONDS = 0.2
+OWN_COPY = "For your own copy use papermill: `papermill FILE out.ipynb`."
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,12 @@ class Outcome:
 
 def add_parser(commands: Any) -> None:
     """Add this command to the parser."""
-    parser = commands.add_parser("run", help="execute notebooks and report time, memory and errors")
+    text = "Execute released notebooks (not your copies in work/) and report time, memory and errors."
+    parser = commands.add_parser(
+        "run",
+        help="execute released notebooks (not your copies in work/)",
+        description=f"{text} {OWN_COPY}",
+    )
     parser.add_argument("units", nargs="*", metavar="UNIT", help="units such as 1, 01 or 01_kv_cache (default: all)")
     parser.add_argument(
         "-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"), dest="parameters", help="set a parameter"
@@ -51,23 +59,26 @@ def add_parser(commands: Any) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command; 1 when a cell failed anywhere."""
-    if options.timeout <= 0:
+    if not options.timeout > 0:  # "nan" is not more than 0 either
         raise CommandError("--timeout must be more than 0 seconds.")
     released = units.released()
+    for name in options.units:
+        if name.endswith(".ipynb") or Path(name).name != name:
+            raise CommandError(f"`kvlab run` takes units such as 01, not files such as {name}. {OWN_COPY}")
     names = sorted({units.find(name) for name in options.units} or released)
     for name in names:
         read_release(released[name])
     given = [(name, text) for name, text in options.parameters] + ([("FAST", "true")] if options.fast else [])
     parameters = assign({name: released[name] for name in names}, given)
-    folder = (options.output or build_dir() / "run").resolve()
-    if any(folder == path.parent.resolve() for path in released.values()):
-        raise CommandError(f"{folder} holds the released notebooks. Choose another folder with --output.")
+    folder = full_path(options.output or build_dir() / "run")
+    refuse_output(folder, names)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CommandError(f"Cannot make {folder}: {error.strerror or error}. Choose another with --output.") from error
-    # A plain end (as `timeout` sends it) becomes an exception, so that the kernels are ended too.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    # A plain end (`timeout`) and a closed terminal become exceptions, so that the kernels are ended too.
+    for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
+        signal.signal(number, lambda number, frame: sys.exit(128 + number))
     outcomes = []
     for name in names:
         outcome = run_notebook(released[name], folder / f"{name}.ipynb", parameters[name], options.timeout)
@@ -75,8 +86,30 @@ def execute(options: argparse.Namespace) -> int:
         if outcome.error:
             print(f"{name}: {outcome.error}", file=sys.stderr, flush=True)
     print(table(outcomes))
-    print(f"Executed copies: {folder}")
+    print(f"Executed copies of the released notebooks: {folder}")
     return 0 if all(outcome.ok for outcome in outcomes) else 1
+
+
+def refuse_output(folder: Path, names: list[str]) -> None:
+    """Raise CommandError when executed copies in `folder` could take the place of anybody's work."""
+    units.refuse_release(folder, "--output")
+    if folder == full_path(work_dir()) or (folder / PRIVATE).exists():
+        raise CommandError(f"{folder} is a learner's folder. Choose another one with --output. {OWN_COPY}")
+    for path in (folder / f"{name}.ipynb" for name in names):
+        if path.exists() and not _is_executed_copy(path):
+            raise CommandError(
+                f"{path} is no copy that papermill made, so it is not replaced. "
+                "Move it away, or choose another folder with --output."
+            )
+
+
+def _is_executed_copy(path: Path) -> bool:
+    """Whether this is a notebook with papermill's mark."""
+    try:
+        metadata = parse_notebook(path.read_bytes()).get("metadata")
+    except (OSError, ValueError):
+        return False
+    return isinstance(metadata, dict) and isinstance(metadata.get("papermill"), dict)
 
 
 def table(outcomes: list[Outcome]) -> str:
@@ -90,15 +123,19 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def run_notebook(source: Path, output: Path, parameters: dict[str, Value], timeout: float) -> Outcome:
-    """Execute one notebook into `output`; every process it started is ended when `timeout` seconds are over."""
-    output.unlink(missing_ok=True)
+    """Execute one notebook into `output`; every process it started is ended when `timeout` seconds are over.
+
+    `output` is written in one step at the end; after a failure it holds the cells as far as they came.
+    """
     with tempfile.TemporaryDirectory(prefix="kvlab-") as text:
         private = Path(text)
         write_config(private / "config", instructor=False)
         write_kernelspec(private / "data")
         job = {
             "source": str(source.resolve()),
-            "output": str(output),
+            "output": str(private / "executed.ipynb"),
+            "folder": str(output.parent),
+            "parent": os.getpid(),
             "parameters": parameters,
             "result": str(private / "result.json"),
             "private": text,
@@ -116,7 +153,21 @@ def run_notebook(source: Path, output: Path, parameters: dict[str, Value], timeo
         else:
             lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             error = f"papermill itself failed: {lines[-1] if lines else 'it said nothing'}"
+        _keep(private / "executed.ipynb", output)
     return Outcome(source.stem, seconds, peak / 1e6, error)
+
+
+def _keep(executed: Path, output: Path) -> None:
+    """Put the executed notebook in its place, or remove an older one when there is nothing (whole) to keep."""
+    try:
+        notebook = parse_notebook(executed.read_bytes())
+    except (FileNotFoundError, ValueError):
+        output.unlink(missing_ok=True)
+        return
+    # papermill recorded the temporary place.
+    notebook["metadata"]["papermill"]["output_path"] = str(output)
+    text = json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+    write_atomic(output, text.encode())
 
 
 def _watch(private: Path, log: Path, timeout: float) -> tuple[int, bool]:
@@ -128,7 +179,10 @@ def _watch(private: Path, log: Path, timeout: float) -> tuple[int, bool]:
     # The kernel's notices (about TCP, about a frozen debugger) are of no use here; a real failure is in the result.
     with log.open("wb") as errors:
         stderr = None if sys.stderr.isatty() else errors
-        process = subprocess.Popen(command, env=env, stdout=errors, stderr=stderr, stdin=subprocess.DEVNULL)
+        # In a session of its own it hears of Ctrl-C and a closed terminal from us only, so it can't die before its kernel.
+        process = subprocess.Popen(
+            command, env=env, stdout=errors, stderr=stderr, stdin=subprocess.DEVNULL, start_new_session=True
+        )
         runner = psutil.Process(process.pid)
         peak, deadline = 0, time.monotonic() + timeout
         try:

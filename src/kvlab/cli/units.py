@@ -1,5 +1,6 @@
 """The released notebooks and the names that people use for them: `1`, `01`, `01_kv_cache`, `01_kv_cache.ipynb`."""
 
+import os
 from pathlib import Path
 
 from kvlab.cli.errors import CommandError
@@ -13,6 +14,12 @@ def released() -> dict[str, Path]:
     if not units:
         raise CommandError(f"There is no notebook in {folder}. In a checkout, `make build` makes them.")
     return units
+
+
+def refuse_release(folder: Path, option: str) -> None:
+    """Raise CommandError when `folder` is the release's own: nothing may be written or edited there."""
+    if folder.is_dir() and os.path.samefile(folder, notebooks_dir()):
+        raise CommandError(f"{folder} holds the released notebooks. Choose another folder with {option}.")
 
 
 def find(name: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kvlab.cli import units
 from kvlab.cli.errors import CommandError
-from kvlab.cli.files import digest, parse_notebook, read_release, write_atomic
+from kvlab.cli.files import digest, parse_notebook, read_release, remove_leftovers, write_atomic
 
 PRIVATE = ".kvlab"
 
@@ -32,17 +32,25 @@ def load_manifest(work: Path) -> tuple[Manifest, str | None]:
     """The record of a folder, and a sentence when it was damaged and had to be set aside.
 
     Without a record every notebook that differs from the release counts as the learner's: nothing is overwritten.
+    Raises CommandError when there is one that cannot be read.
     """
     path = work / PRIVATE / "manifest.json"
-    if not path.exists():
-        return Manifest(path), None
     try:
-        table = json.loads(path.read_bytes().decode("utf-8"))["copied"]
+        if path.parent.is_file():
+            raise CommandError(f"{path.parent} is a file; the course keeps its record in a folder there. Move it away.")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return Manifest(path), None
+    except OSError as error:
+        advice = "Move it away; notebooks that differ from the release then count as yours and stay as they are."
+        raise CommandError(f"Cannot read the record {path}: {error.strerror or error}. {advice}") from error
+    try:
+        table = json.loads(data.decode("utf-8"))["copied"]
         if not all(isinstance(key, str) and isinstance(value, str) for key, value in table.items()):
             raise ValueError("hashes are not text")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         aside = path.with_name("manifest.damaged.json")
-        write_atomic(aside, path.read_bytes())
+        write_atomic(aside, data)
         reason = f"{path} is damaged ({error}) and was set aside as {aside.name}."
         return Manifest(path), f"{reason} Notebooks that differ from the release count as yours and stay as they are."
     return Manifest(path, dict(table)), None
@@ -54,10 +62,15 @@ def prepare(work: Path) -> list[str]:
     A damaged release or a folder that cannot be written to raises CommandError; each file is written in one step.
     """
     releases = {path.name: read_release(path) for path in units.released().values()}
-    if work.exists() and not work.is_dir():
-        raise CommandError(f"{work} is a file, not a folder. Choose another one with --dir.")
     try:
+        if work.exists() and not work.is_dir():
+            raise CommandError(f"{work} is a file, not a folder. Choose another one with --dir.")
+        units.refuse_release(work, "--dir")
         manifest, warning = load_manifest(work)
+        # Shows that the folder can be used before any notebook is copied.
+        manifest.save()
+        remove_leftovers(work)
+        remove_leftovers(work / PRIVATE)
         lines = [warning] if warning else []
         for name, release in releases.items():
             line = _prepare_one(work / name, release, manifest)
@@ -90,7 +103,7 @@ def _prepare_one(path: Path, release: bytes, manifest: Manifest) -> str | None:
     except ValueError as error:
         return f"{name}: your file was left as it is, but it is not a readable notebook: {error}. {advice}"
     if known == new:
-        return None
+        return f"{name}: yours is changed; it was left as it is."
     if known is None:
         return f"{name}: yours differs from the release and was left as it is. {advice}"
     return f"{name}: a newer release exists; yours has changes and was left as it is. {advice}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -58,25 +59,35 @@ class SamplingSettings:
 
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty"):
-            real_number(getattr(self, name), name)
+            self._keep(name, real_number(getattr(self, name), name))
         if self.temperature < 0:
             raise ValueError(f"temperature must be 0 (greedy) or positive, got {self.temperature}")
         if self.top_k is not None:
-            whole_number(self.top_k, "top_k (None keeps all tokens)", 1)
+            self._keep("top_k", whole_number(self.top_k, "top_k (None keeps all tokens)", 1))
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1 (1 keeps all tokens), got {self.top_p}")
         if not 0 <= self.min_p <= 1:
             raise ValueError(f"min_p must lie between 0 and 1 (0 keeps all tokens), got {self.min_p}")
         if self.repetition_penalty <= 0:
             raise ValueError(f"repetition_penalty must be above 0 (1 switches it off), got {self.repetition_penalty}")
+        if not isinstance(self.logit_bias, Mapping):
+            raise ValueError(f"logit_bias must be a dictionary {{token id: number}}, got {self.logit_bias!r:.60}")
         bias = {
             whole_number(token, "an id in logit_bias", 0): real_number(value, f"logit_bias[{token}]")
             for token, value in self.logit_bias.items()
         }
-        object.__setattr__(self, "logit_bias", bias)  # our own copy: later changes to the caller's dict stay outside
+        self._keep("logit_bias", bias)  # our own copy: later changes to the caller's dict stay outside
         if self.seed is not None:
-            whole_number(self.seed, "seed", 0)
+            self._keep("seed", whole_number(self.seed, "seed", 0))
+            if self.seed >= 2**64:
+                raise ValueError("seed must be below 2^64")
+        if isinstance(self.order, list):
+            self._keep("order", tuple(self.order))
         self.stage_order()
+
+    def _keep(self, name: str, value: Any) -> None:
+        """Set a field of this frozen object, for `__post_init__` only: 3.0 as a seed is kept as 3."""
+        object.__setattr__(self, name, value)
 
     def stage_order(self) -> tuple[str, ...]:
         """The four stage names in the order in which they run."""
@@ -84,9 +95,10 @@ class SamplingSettings:
             if self.order not in ORDERS:
                 raise ValueError(f"unknown order {self.order!r}; choose from {', '.join(ORDERS)}")
             return ORDERS[self.order]
-        if sorted(self.order) != sorted(ORDERS["transformers"]):
-            raise ValueError(f"order must name each of {', '.join(ORDERS['transformers'])} once, got {self.order}")
-        return tuple(self.order)
+        names = ORDERS["transformers"]
+        if not isinstance(self.order, tuple) or sorted(map(str, self.order)) != sorted(names):
+            raise ValueError(f"order must name each of {', '.join(names)} once, got {self.order!r:.60}")
+        return self.order
 
     def generator(self) -> torch.Generator:
         """A new CPU generator: seeded with `seed`, or with entropy from the system when seed is None."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from contextlib import AbstractContextManager, nullcontext
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -95,6 +96,8 @@ def fault_figure(values: dict[str, Any]) -> Figure:
     ticks = range(0, len(heights), 5)
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.set_ylim(0, max(1.0, 1.1 * values["max_logit_difference"]))  # rounding must not look like a mistake
+    if unseen := _unseen(values):
+        axes.text(0.5, 0.5, textwrap.fill(unseen, 60), ha="center", va="center", transform=axes.transAxes)
     return figure
 
 
@@ -108,9 +111,11 @@ def fault_table(model: Llama, values: dict[str, Any]) -> Table:
     ]
     name = values["fault"]
     summary = "no mistake planted" if name == NONE else faults.FAULTS[name].summary
+    unseen = _unseen(values)
     notes = (
         f"uncached loop: {_marked(model, values['tokens_right'], first)}",
         f"cached loop with this fault: {_marked(model, values['tokens_wrong'], first)}",
+        *([f"figure: {unseen}"] if unseen else []),
     )
     return Table(f"{name}: {summary}", ("what", "result"), tuple(rows), notes=notes, width=56)
 
@@ -134,6 +139,17 @@ def break_it(model: Llama, prompt: str = PROMPT, n_new: int = 40, fault: str = N
         }
 
     return Explorer(QUESTION, {"fault": fault, "prompt": prompt}, compute, build).show()
+
+
+def _unseen(values: dict[str, Any]) -> str:
+    """Why there are no bars to see, "" when there are some."""
+    if values["max_logit_difference"] > ATOL:
+        return ""
+    if all(values["checks"].values()):
+        return "No bar: no step differs by more than rounding."
+    return (
+        "No bar: every single step is right. This fault shows only when several tokens arrive at once, as in a chunk."
+    )
 
 
 def _planted(fault: str) -> AbstractContextManager[Any]:

@@ -66,8 +66,9 @@ def state_at(
 ) -> dict[str, Any]:
     """What the cache held at `step`: a copy of the last cache is cut back to that length, nothing is computed again.
 
-    Returns step, n_steps (the last step), length, shape of K, keys (length, d_head) of one KV head as numpy, pieces,
-    processed positions, next piece, nbytes of the cut cache and formula_bytes, the same from the shape alone.
+    Returns step, n_steps (the last step), length, shape of K, keys (length, d_head) of one KV head as numpy, their
+    reach (the largest |number| of this head in any step), pieces, processed positions, next piece, nbytes of the cut
+    cache and formula_bytes, the same from the shape alone.
     """
     config = model.config
     for name, value, size in (("step", step, len(states)), ("layer", layer, config.n_layers)):
@@ -76,6 +77,7 @@ def state_at(
     if not 0 <= head < config.n_kv_heads:
         raise ValueError(f"head must be between 0 and {config.n_kv_heads - 1}, got {head}")
     state = states[step]
+    reach = float(cache.view(layer)[0][0, head].abs().max())
     cut = copy.deepcopy(cache)
     cut.truncate(state.length)
     keys, _ = cut.view(layer)
@@ -87,6 +89,7 @@ def state_at(
         "length": cut.length,
         "shape": tuple(keys.shape),
         "keys": keys[0, head].float().cpu().numpy(),
+        "reach": reach,
         "pieces": _pieces(model, state.held),
         "processed": list(state.processed),
         "next_piece": None if state.next_token is None else _pieces(model, (state.next_token,))[0],
@@ -98,13 +101,16 @@ def state_at(
 def stepper_figure(values: dict[str, Any]) -> Figure:
     """The keys of one KV head, one row per held position; the rows that this step added are named and marked off."""
     where = f"K of layer {values['layer']}, KV head {values['head']}, step {values['step']}"
-    axes_names = {"xlabel": "number within the head", "ylabel": "position and token"}
+    axes_names: dict[str, Any] = {"xlabel": "number within the head", "ylabel": "position and token"}
     if values["length"] == 0:
         nothing = np.zeros((1, values["shape"][-1]), dtype=bool)
         return plots.heatmap(nothing, ["nothing"], title=f"{where}: empty", **axes_names)
     new = set(values["processed"])
     labels = [plain(f"{i} {piece[:16]}{'  ← new' if i in new else ''}") for i, piece in enumerate(values["pieces"])]
-    figure = plots.heatmap(values["keys"], labels, title=where, value_label="value of K (no unit)", **axes_names)
+    reach = values["reach"]  # one scale of colours for all steps
+    figure = plots.heatmap(
+        values["keys"], labels, title=where, value_label="value of K (no unit)", reach=reach, **axes_names
+    )
     figure.axes[0].axhline(min(new) - 0.5, color="black", linestyle="--", linewidth=1)
     return figure
 

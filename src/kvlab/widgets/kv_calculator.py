@@ -84,7 +84,7 @@ def sizes_table(values: dict[str, Any]) -> Table:
     if math.isinf(tokens):
         crossover = "never: the cache stops growing before that"
     else:
-        crossover = f"{math.ceil(tokens):,}{' (longer than its window)' if tokens > window else ''}"
+        crossover = f"{tokens:,.0f}{' (longer than its window)' if tokens > window else ''}"
     heads = f"{values['n_kv_heads']}" if values["plain"] else "differs by layer, or not kept as heads"
     length = f"{values['seq_len']:,}{' (longer than its window)' if values['beyond_max_len'] else ''}"
     rows = [

@@ -1,0 +1,17 @@
+"""Wrong: more queries than keys are taken."""
+# mistake: too many queries pass
+
+import math
+
+import numpy as np
+
+
+def cached_attention(q, k, v):
+    n_q, n_k, d = q.shape[1], k.shape[1], q.shape[2]
+    s = q @ k.transpose(0, 2, 1) / math.sqrt(d)
+    seen = np.tril(np.ones((n_q, n_k), dtype=bool), n_k - n_q)
+    s = np.where(seen, s, -np.inf)
+    s = s - s.max(-1, keepdims=True)
+    p = np.exp(s)
+    p = p / p.sum(-1, keepdims=True)
+    return p @ v

@@ -1,0 +1,8 @@
+"""Wrong: negative bytes_per_value are taken."""
+# mistake: some sizes unchecked
+
+
+def kv_cache_bytes(n_layers, n_kv_heads, d_head, seq_len, batch=1, bytes_per_value=2):
+    if min(n_layers, n_kv_heads, d_head, seq_len, batch) < 0:
+        raise ValueError("negative")
+    return 2 * n_layers * n_kv_heads * d_head * seq_len * batch * bytes_per_value

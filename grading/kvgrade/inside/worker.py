@@ -1,0 +1,155 @@
+"""The untrusted side. Runs in the jail as `python -I …/worker.py DATA_IN DATA_OUT MODE COURSE TORCH`.
+
+The first process imports numpy (and torch, when the answers or their cases need it) once and waits on its own pipe (stdin, stdout) for an exercise. For each one
+it forks a child that gives up every right it does not need, executes the answer cell and serves cases over the data
+pipe. The child has no access to the first process' pipe, so it cannot take an exercise that is not its own, nor end one.
+Nothing in here knows an expected value.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # -I leaves it out; of kvgrade only this folder is there
+
+from kvgrade.inside import answer, confine, steps, wire
+
+WRITABLE = ("/tmp", "/home/jail", "/dev/shm")
+LOOK_EVERY = 0.05  # seconds between looks at the number of files
+
+
+def read_exactly(fd: int, size: int) -> bytes:
+    parts = []
+    while size:
+        part = os.read(fd, min(size, 1 << 20))
+        if not part:
+            raise EOFError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def receive(fd: int, tensor: Any = None) -> Any:
+    header, body = wire.sizes(read_exactly(fd, wire.HEAD.size))
+    return wire.unpack(read_exactly(fd, header), read_exactly(fd, body), tensor)
+
+
+def send(fd: int, message: Any) -> None:
+    data = memoryview(wire.pack(message))
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+def as_tensor(array: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(array)
+
+
+def main(data_in: int, data_out: int, jailed: bool, course: str, with_torch: bool) -> None:
+    control_in, control_out = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):  # what an answer prints goes nowhere, and can fill nothing
+        os.dup2(null, fd)
+    import numpy  # noqa: F401 - for all children at once
+
+    if with_torch:
+        import torch
+
+        torch.set_num_threads(1)
+    if jailed:
+        confine.make_undumpable()
+    send(control_out, {"ready": True})
+    while True:
+        try:
+            job = receive(control_in)
+        except EOFError:
+            return
+        _drain(data_in)
+        pid = os.fork()
+        if pid == 0:
+            os.close(control_in)
+            os.close(control_out)
+            serve(job, data_in, data_out, jailed, course)
+        send(control_out, {"ended": _watch(pid, job["limits"], jailed)})
+        if jailed:
+            _clean()
+
+
+def serve(job: dict[str, Any], data_in: int, data_out: int, jailed: bool, course: str) -> NoReturn:
+    """The child's life: confine itself, execute the answer, serve cases until the grader says stop."""
+    status = 1
+    try:
+        answer.prepare(course, job["modules"])
+        closed_calls = answer.close(job["closed"])
+        confine.confine(confine.Limits(**job["limits"]), job["extra_memory"], sandboxed=jailed)
+        names, error = answer.execute(job["cell"])
+        send(data_out, {"cell": error})
+
+        def callback(name: str) -> Any:
+            def ask(*args: Any, **kwargs: Any) -> Any:
+                send(data_out, {"call": name, "args": args, "kwargs": kwargs})
+                reply = receive(data_in, as_tensor)
+                if "raise" in reply:
+                    raise ValueError(reply["raise"])
+                return reply["return"]
+
+            return ask
+
+        while True:
+            request = receive(data_in, as_tensor)
+            if "steps" not in request:
+                break
+            outcomes = steps.run(names, request["steps"], callback, closed_calls, job["cell"], as_tensor)
+            try:
+                send(data_out, {"outcomes": outcomes})
+            except wire.WireError as problem:
+                send(data_out, {"outcomes": [{"unreadable": str(problem)}] * len(outcomes)})
+        status = 0
+    finally:
+        os._exit(status)  # no atexit, no waiting for threads
+
+
+def _watch(pid: int, limits: dict[str, int], jailed: bool) -> str:
+    """Wait for the child; kill it when it makes too many files. Returns how it ended, "" for a good end."""
+    base = confine.used_files(WRITABLE) if jailed else 0
+    why = ""
+    fd = os.pidfd_open(pid)
+    try:
+        while not select.select([fd], [], [], LOOK_EVERY)[0]:
+            if jailed and confine.used_files(WRITABLE, base) > limits["files"]:
+                why = "it made too many files"
+                os.kill(pid, signal.SIGKILL)
+                break
+    finally:
+        os.close(fd)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if why or code == 0:
+        return why
+    return f"it was ended by {signal.Signals(-code).name}" if code < 0 else f"it left with exit status {code}"
+
+
+def _drain(fd: int) -> None:
+    """Throw away what was meant for a child that ended."""
+    while select.select([fd], [], [], 0)[0] and os.read(fd, 1 << 16):
+        pass
+
+
+def _clean() -> None:
+    """Nothing is handed on from one exercise to the next."""
+    for folder in WRITABLE:
+        for entry in os.scandir(folder):
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "jailed", sys.argv[4], sys.argv[5] == "torch")

@@ -1,0 +1,53 @@
+"""One stored seed per unit and class: equal answers get equal marks, and a resumed run gives what a whole one would.
+
+The seeds lie in `seeds.json` in the folder of the course (where the gradebook is); each is drawn when a unit is first
+graded. Whoever may see the file could work out the held-out inputs, so it stays with the gradebook.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+NAME = "seeds.json"
+
+
+def seed(course: Path, unit: str) -> int:
+    """The seed of a unit in the class whose course folder this is. Drawn and stored on the first call.
+
+    Raises ValueError when the file is damaged: a new seed would change marks that were given.
+    """
+    path = course / NAME
+    seeds = _read(path)
+    if unit not in seeds:
+        seeds = {**seeds, unit: secrets.randbelow(1 << 31)}
+        _write(path, seeds)
+        seeds = _read(path)  # two graders may have started at once: whoever wrote last decides for both
+    return seeds[unit]
+
+
+def _read(path: Path) -> dict[str, int]:
+    try:
+        seeds = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}); restore it from a copy, or marks will not repeat") from None
+    if not isinstance(seeds, dict) or not all(type(value) is int for value in seeds.values()):
+        raise ValueError(f"{path} is damaged; restore it from a copy, or marks will not repeat")
+    return seeds
+
+
+def _write(path: Path, seeds: dict[str, int]) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{NAME}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(seeds, file, indent=1)
+            file.write("\n")
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

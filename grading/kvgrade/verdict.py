@@ -1,0 +1,232 @@
+"""From outcomes to marks: which groups are right, and what the likely mistake is where one is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kvlab.check.closed import closed_text
+from kvlab.check.compare import difference, to_array
+
+from .cases import Case, Exercise, Outcome, run_here
+from .inside.wire import Opaque
+
+NOT_ATTEMPTED = "not attempted"
+
+
+@dataclass(frozen=True)
+class GroupVerdict:
+    """One group: what it gives, and if it gives nothing, why. `mistake` names the diagnosis, "" when none fits."""
+
+    name: str
+    points: float
+    right: bool
+    mistake: str = ""
+    why: str = ""
+    seen: str = ""
+
+
+@dataclass(frozen=True)
+class ExerciseVerdict:
+    """The marks of one exercise. `note`: what its owner should know besides (no answer found, cell stopped early)."""
+
+    name: str
+    groups: list[GroupVerdict] = field(default_factory=list)
+    note: str = ""
+
+    @property
+    def points(self) -> float:
+        return sum(group.points for group in self.groups if group.right)
+
+    @property
+    def possible(self) -> float:
+        return sum(group.points for group in self.groups)
+
+    @property
+    def diagnoses(self) -> list[str]:
+        """The distinct mistakes, in the order of the groups."""
+        return list(dict.fromkeys(g.mistake or g.name for g in self.groups if not g.right))
+
+
+def judge(
+    exercise: Exercise,
+    cases: Mapping[str, Sequence[Case]],
+    answers: Mapping[str, Sequence[list[Outcome] | str]],
+    note: str = "",
+) -> ExerciseVerdict:
+    """Marks of one exercise. `answers`: for each group the outcomes of each case, or a sentence where there are none."""
+    rows = {
+        group.name: [
+            _row(exercise, case, outcomes)
+            for case, outcomes in zip(cases[group.name], answers[group.name], strict=True)
+        ]
+        for group in exercise.groups
+    }
+    one = _one_mistake(exercise, [row for group in rows.values() for row in group])
+    verdicts = []
+    for group in exercise.groups:
+        failed = [row for row in rows[group.name] if not row.right]
+        if not failed:
+            verdicts.append(GroupVerdict(group.name, group.points, True))
+            continue
+        mistake, why = one or _diagnose(exercise, rows[group.name])
+        seen = next((text for row in failed if (text := _seen(exercise, row.outcomes, row.wanted))), "")
+        verdicts.append(GroupVerdict(group.name, group.points, False, mistake, why or group.why, seen))
+    return ExerciseVerdict(exercise.name, verdicts, note)
+
+
+class _Row(NamedTuple):
+    """A case, what the answer made of it, and what the oracle makes of it."""
+
+    case: Case
+    outcomes: list[Outcome] | str
+    wanted: list[Outcome]
+    right: bool
+
+
+def _row(exercise: Exercise, case: Case, outcomes: list[Outcome] | str) -> _Row:
+    wanted = run_here(case, exercise.names)
+    right = not isinstance(outcomes, str) and agrees(exercise, case, outcomes, wanted)
+    return _Row(case, outcomes, wanted, right)
+
+
+def nothing(exercise: Exercise, why: str) -> ExerciseVerdict:
+    """The verdict where no case could be run."""
+    groups = [GroupVerdict(g.name, g.points, False, NOT_ATTEMPTED, why) for g in exercise.groups]
+    return ExerciseVerdict(exercise.name, groups, why)
+
+
+def agrees(exercise: Exercise, case: Case, outcomes: Sequence[Outcome], wanted: Sequence[Outcome]) -> bool:
+    """Whether an answer's outcomes are right."""
+    if len(outcomes) != len(wanted):
+        return False
+    if exercise.compare:
+        return exercise.compare(case, list(outcomes), list(wanted))
+    return all(_step_agrees(exercise, have, want) for have, want in zip(outcomes, wanted, strict=True))
+
+
+def same_value(actual: Any, expected: Any, rtol: float, atol: float) -> bool:
+    """Integers, booleans and texts exactly, floats within the tolerance; extra keys of a dict are ignored."""
+    if expected is None or isinstance(expected, Opaque):  # no result, or an object that the case goes on to use
+        return True
+    if isinstance(actual, Opaque):
+        return False
+    if isinstance(expected, Mapping):
+        if not isinstance(actual, Mapping):
+            return False
+        return all(key in actual and same_value(actual[key], value, rtol, atol) for key, value in expected.items())
+    array = to_array(expected)
+    if array is None and isinstance(expected, list | tuple):
+        if not isinstance(actual, list | tuple | np.ndarray) or len(actual) != len(expected):
+            return False
+        return all(same_value(a, e, rtol, atol) for a, e in zip(actual, expected, strict=True))
+    exact = array is None or array.dtype.kind not in "fc"
+    try:
+        return difference(actual, expected, None if exact else rtol, 0.0 if exact else atol) is None
+    except (ValueError, TypeError, OverflowError):  # ragged or monstrous values from the jail
+        return False
+
+
+def _step_agrees(exercise: Exercise, have: Outcome, want: Outcome) -> bool:
+    if "raised" in want:
+        return "raised" in have and want["raised"]["type"] in _bases(have)
+    return "value" in have and same_value(have["value"], want["value"], exercise.rtol, exercise.atol)
+
+
+def _bases(outcome: Outcome) -> Sequence[str]:
+    error = outcome.get("raised")
+    bases = error.get("mro") if isinstance(error, dict) else None
+    return bases if isinstance(bases, list) else []
+
+
+def _one_mistake(exercise: Exercise, rows: Sequence[_Row]) -> tuple[str, str] | None:
+    """The mistake that gets every case of the exercise just as the answer does, if there is one."""
+    if all(row.right for row in rows):
+        return None
+    for mistake in exercise.mistakes:
+        if any(all(_explains(exercise, names, row) for row in rows) for names in mistake.ways):
+            return mistake.name, mistake.why
+    return None
+
+
+def _diagnose(exercise: Exercise, rows: Sequence[_Row]) -> tuple[str, str]:
+    """(name, sentence) of the mistake that explains a group, ("", "") when none does.
+
+    A mistake that gets every case of the group just as the answer does comes before one that explains only those that
+    failed: an answer may have two mistakes.
+    """
+    failed = [row for row in rows if not row.right]
+    for row in failed:
+        if isinstance(row.outcomes, str):
+            return "stopped", clean(row.outcomes)
+        for outcome in row.outcomes:
+            if isinstance(outcome.get("closed"), str):
+                return "closed", closed_text(outcome["closed"])
+    for explained in (rows, failed):
+        for mistake in exercise.mistakes:
+            if any(all(_explains(exercise, names, row) for row in explained) for names in mistake.ways):
+                return mistake.name, mistake.why
+    return "", ""
+
+
+def _explains(exercise: Exercise, names: Mapping[str, Any], row: _Row) -> bool:
+    would = run_here(row.case, names)
+    if agrees(exercise, row.case, would, row.wanted) or row.right:
+        return row.right and agrees(exercise, row.case, would, row.wanted)
+    return not isinstance(row.outcomes, str) and all(
+        _same_outcome(exercise, have, other) for have, other in zip(row.outcomes, would, strict=False)
+    )
+
+
+def _same_outcome(exercise: Exercise, have: Outcome, other: Outcome) -> bool:
+    if "raised" in other:
+        return "raised" in have and other["raised"]["type"] in [*_bases(have), have["raised"].get("type")]
+    return "value" in have and same_value(have["value"], other.get("value"), exercise.rtol, exercise.atol)
+
+
+def _seen(exercise: Exercise, outcomes: list[Outcome] | str, wanted: Sequence[Outcome]) -> str:
+    """What could be seen at the first wrong step, in words that give no input and no expected value away."""
+    if isinstance(outcomes, str):
+        return ""
+    for have, want in zip(outcomes, wanted, strict=False):
+        if _step_agrees(exercise, have, want):
+            continue
+        if "raised" in have:
+            return _error_text(have["raised"])
+        if "unreadable" in have:
+            return clean(str(have["unreadable"]))
+        if "raised" in want:
+            return f"no {want['raised']['type']} was raised"
+        if "value" in have:
+            return _value_text(have["value"], want.get("value"))
+        return ""
+    return ""
+
+
+def _error_text(error: Any) -> str:
+    if not isinstance(error, dict):
+        return "an error"
+    text = clean(f"{error.get('type')}: {error.get('message')}")
+    line = error.get("line")
+    if isinstance(line, int):
+        return f"{text} (line {line} of the answer cell: {clean(str(error.get('text')))})"
+    return text
+
+
+def clean(text: str, most: int = 300) -> str:
+    """A text from the jail on one line and without control characters: it goes into logs, terminals and web pages."""
+    return "".join(c if c.isprintable() else "?" for c in text[:most].replace("\n", " "))
+
+
+def _value_text(have: Any, want: Any) -> str:
+    if have is None:
+        return "None came back: is a `return` missing?"
+    if isinstance(have, Opaque):
+        return clean(f"the result is {have!r}")
+    a, b = to_array(have), to_array(want)
+    if a is None or b is None:
+        return "the result has another form than asked for" if (a is None) != (b is None) else "other values"
+    return f"the result has shape {a.shape}, not the shape asked for" if a.shape != b.shape else "other values"
