@@ -17,7 +17,7 @@ from helpers import ROOT, require
 from hostile import conventional, tricks
 from hostile.course import Course, checksums
 from hostile.model import UNIT, Trick
-from hostile.reading import LOOPBACK_PORTS
+from hostile.reading_shared import LOOPBACK_PORTS
 from hostile.writing import MARK
 
 MATERIAL = tricks.material(ROOT)
@@ -57,7 +57,11 @@ def listeners() -> Iterator[list[socket.socket]]:
     for port in LOOPBACK_PORTS:
         ear = socket.socket()
         ear.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        ear.bind(("127.0.0.1", port))
+        try:
+            ear.bind(("127.0.0.1", port))
+        except OSError:  # somebody else listens there already
+            ear.close()
+            continue
         ear.listen()
         ear.setblocking(False)
         ears.append(ear)
