@@ -1,0 +1,90 @@
+"""The memory of the paged cache: one pool of blocks per layer, and attention that reads it through block tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from kvlab import attention
+from kvlab.cache import Layout
+from kvlab.validate import whole
+
+
+class PagedPool:
+    """K and V of all sequences: (n_layers, n_blocks, block_size, n_kv_heads, d_head) each.
+
+    A slot is block * block_size + place in the block. Raises ValueError for sizes below 1.
+    """
+
+    def __init__(self, layout: Layout, n_blocks: int, block_size: int) -> None:
+        self.n_blocks = whole("n_blocks", n_blocks, least=1)
+        self.block_size = whole("block_size", block_size, least=1)
+        shape = (layout.n_layers, self.n_blocks, self.block_size, layout.n_kv_heads, layout.d_head)
+        self.k = torch.zeros(shape, dtype=layout.dtype, device=layout.device)
+        self.v = torch.zeros_like(self.k)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes taken from the machine, used or not."""
+        return 2 * self.k.numel() * self.k.element_size()
+
+    @property
+    def bytes_per_position(self) -> int:
+        """K and V of one position in all layers."""
+        return self.nbytes // (self.n_blocks * self.block_size)
+
+    def write(self, layer: int, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+        """Store new positions: slots (T,), k and v (T, n_kv_heads, d_head)."""
+        self.k[layer].flatten(0, 1)[slots] = k
+        self.v[layer].flatten(0, 1)[slots] = v
+
+    def copy_blocks(self, copies: Sequence[tuple[int, int]]) -> None:
+        """Copy whole blocks, in every layer: [(from, to)]. For copy-on-write."""
+        for source, target in copies:
+            self.k[:, target] = self.k[:, source]
+            self.v[:, target] = self.v[:, source]
+
+    def gather(self, layer: int, table: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """K and V of one sequence in order, (length, n_kv_heads, d_head) each, through its block table."""
+        return paged_gather(self.k[layer], table, length), paged_gather(self.v[layer], table, length)
+
+
+def paged_gather(pool: torch.Tensor, block_table: torch.Tensor | Sequence[int], length: int) -> torch.Tensor:
+    """The first `length` positions of a sequence: pool (n_blocks, block_size, H, d) -> (length, H, d).
+
+    Raises ValueError when the table is too short, or names a block that the pool does not have.
+    """
+    n_blocks, block_size = pool.shape[:2]
+    length = whole("length", length)
+    table = torch.as_tensor(block_table, dtype=torch.long, device=pool.device)[: -(-length // block_size)]
+    if len(table) * block_size < length:
+        raise ValueError(f"{len(table)} blocks of {block_size} positions hold less than {length} positions")
+    if len(table) and not 0 <= int(table.min()) <= int(table.max()) < n_blocks:
+        raise ValueError(f"the pool has blocks 0 to {n_blocks - 1}, but the table names others")
+    return pool[table].flatten(0, 1)[:length]
+
+
+def paged_decode_attention(
+    q: torch.Tensor, pool_k: torch.Tensor, pool_v: torch.Tensor, tables: torch.Tensor, lengths: torch.Tensor
+) -> torch.Tensor:
+    """One query for each of several sequences, each over its own pages.
+
+    q (S, n_heads, d); pools (n_blocks, block_size, n_kv_heads, d); tables (S, blocks), short ones filled up with any
+    block; lengths (S,), the query's own position included. Returns (S, n_heads, d). Sequences are padded to the longest
+    in here: that costs reads, but no product of the model.
+    """
+    n_heads, n_kv_heads = q.shape[1], pool_k.shape[2]
+    k, v = (pool[tables].flatten(1, 2).transpose(1, 2) for pool in (pool_k, pool_v))  # (S, n_kv_heads, L, d)
+    visible = torch.arange(k.shape[2], device=q.device) < lengths[:, None]
+    rows = q.unflatten(1, (n_kv_heads, n_heads // n_kv_heads))  # the query heads of a KV head read it together
+    return F.scaled_dot_product_attention(rows, k, v, attn_mask=visible[:, None, None]).flatten(1, 2)
+
+
+def paged_chunk_attention(
+    q: torch.Tensor, pool_k: torch.Tensor, pool_v: torch.Tensor, table: torch.Tensor, length: int
+) -> torch.Tensor:
+    """The last n positions of one sequence over its pages, causal: q (n, n_heads, d) -> (n, n_heads, d)."""
+    k, v = (paged_gather(pool, table, length).transpose(0, 1)[None] for pool in (pool_k, pool_v))
+    return attention.attend(q.transpose(0, 1)[None], k, v)[0].transpose(0, 1)
