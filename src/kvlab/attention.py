@@ -21,6 +21,16 @@ def causal_mask(n_q: int, n_k: int, device: torch.device | str | None = None) ->
     return torch.ones(n_q, n_k, dtype=torch.bool, device=device).tril(n_k - n_q)
 
 
+def sliding_window_mask(n_q: int, n_k: int, window: int, device: torch.device | str | None = None) -> torch.Tensor:
+    """As `causal_mask`, but a position sees only itself and the window - 1 before it. Bool (n_q, n_k).
+
+    Raises ValueError for more queries than keys, or a window below 1.
+    """
+    if window < 1:
+        raise ValueError(f"a window holds at least the position itself, got {window}")
+    return causal_mask(n_q, n_k, device).triu(n_k - n_q - window + 1)
+
+
 def scores(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
     """Scaled dot products, (..., n_q, d) and (..., n_k, d) -> (..., n_q, n_k)."""
     return q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
@@ -97,6 +107,15 @@ def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=n_heads != n_kv_heads)
     mask = causal_mask(n_q, n_k, q.device)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=n_heads != n_kv_heads)
+
+
+def sliding_window_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, window: int) -> torch.Tensor:
+    """`attend` where each position sees the last `window` ones only, its own included. Shapes as there."""
+    n_q, n_k = q.shape[2], k.shape[2]
+    if n_q == 1 and n_k <= window:
+        return attend(q, k, v)
+    mask = sliding_window_mask(n_q, n_k, window, q.device)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=q.shape[1] != k.shape[1])
 
 
 def check_shapes(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:

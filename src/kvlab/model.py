@@ -67,7 +67,9 @@ class Attention(nn.Module):
         v = self.heads(self.v_proj(x))
         if cache is not None:
             k, v = cache.update(layer, k, v)
-        return self.o_proj(attention.attend(q, k, v).transpose(1, 2).flatten(2))
+        window = getattr(cache, "window", None)  # a ring holds the window alone, so no query may look further
+        mixed = attention.attend(q, k, v) if window is None else attention.sliding_window_attention(q, k, v, window)
+        return self.o_proj(mixed.transpose(1, 2).flatten(2))
 
 
 class Mlp(nn.Module):
