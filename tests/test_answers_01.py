@@ -1,25 +1,13 @@
 """Known answers of unit 01 against the checks that learners get: right ones pass, wrong ones get their own diagnosis."""
 
-import linecache
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
-from helpers import ROOT
-from kvgrade.stubs import clear
-from kvgrade.units import read_unit
-from kvlab import check
+from known_answers import KnownAnswers, key
 
-UNIT = read_unit(ROOT / "grading" / "units" / "01_kv_cache.py")
-SOLUTIONS = {str(cell.name): cell.source for cell in UNIT.with_role("exercise")}
-CHECKS = {str(cell.name): cell.source for cell in UNIT.with_role("check")}
 EXERCISES = ("positions_processed", "KVCache", "cached_attention", "kv_cache_bytes")
-ANSWERS = sorted((ROOT / "grading" / "answers").glob("*/*.py"))
-RIGHT = [path for path in ANSWERS if path.name.startswith("right_")]
-WRONG = [path for path in ANSWERS if path.name.startswith("wrong_")]
+KNOWN = KnownAnswers("01_kv_cache", EXERCISES)
 
 # What the panel has to say about each wrong answer: words of the `why` that fits its mistake.
 DIAGNOSES = {
@@ -91,59 +79,28 @@ STOPPED = {
 }
 
 
-def key(path: Path) -> str:
-    return f"{path.parent.name}/{path.stem}"
-
-
-def run(exercise: str, answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Execute an answer, then the check cell, the way a grader does: a failed check raises."""
-    monkeypatch.setenv("KVLAB_STRICT", "1")
-    names: dict[str, object] = {"math": math, "np": np, "torch": torch, "check": check, "__name__": "__main__"}
-    for cell, source in (("answer", f"# exercise: {exercise}\n{answer}"), ("check", CHECKS[exercise])):
-        name = f"<{cell} {exercise}>"
-        linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-        exec(compile(source, name, "exec"), names)
-
-
 def test_each_exercise_has_enough_known_answers() -> None:
-    assert tuple(SOLUTIONS) == tuple(CHECKS) == EXERCISES
-    for exercise in EXERCISES:
-        assert sum(path.parent.name == exercise for path in RIGHT) >= 3
-        assert sum(path.parent.name == exercise for path in WRONG) >= 5
-    assert {path.parent.name for path in ANSWERS} == set(EXERCISES)
-    assert len(RIGHT) + len(WRONG) == len(ANSWERS), "a file is named right_... or wrong_..."
-    assert {key(path) for path in WRONG} == set(DIAGNOSES)
+    KNOWN.enough(DIAGNOSES)
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_the_solution_passes(exercise: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(exercise, SOLUTIONS[exercise], monkeypatch)
+    KNOWN.run(exercise, KNOWN.solutions[exercise], monkeypatch)
 
 
-@pytest.mark.parametrize("path", RIGHT, ids=key)
+@pytest.mark.parametrize("path", KNOWN.right, ids=key)
 def test_right_answers_pass(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run(path.parent.name, path.read_text(encoding="utf-8"), monkeypatch)
+    KNOWN.run_file(path, monkeypatch)
 
 
-@pytest.mark.parametrize("path", WRONG, ids=key)
+@pytest.mark.parametrize("path", KNOWN.wrong, ids=key)
 def test_wrong_answers_get_their_diagnosis(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AssertionError) as caught:
-        run(path.parent.name, path.read_text(encoding="utf-8"), monkeypatch)
-    panel = str(caught.value)
-    assert f"{path.parent.name}: not right yet" in panel
-    assert "  the check ran: " in panel
-    if key(path) in STOPPED:
-        assert STOPPED[key(path)] in panel
-    else:
-        assert "  expected: " in panel and "  came: " in panel
-    assert DIAGNOSES[key(path)] in panel.split("the rule: ")[1]
+    KNOWN.gets(path, DIAGNOSES[key(path)], STOPPED.get(key(path), ""), monkeypatch)
 
 
 @pytest.mark.parametrize("exercise", EXERCISES)
 def test_an_unsolved_stub_is_not_attempted(exercise: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    stub = clear(SOLUTIONS[exercise], "raise NotImplementedError")
-    with pytest.raises(AssertionError, match=f"{exercise}: not attempted yet"):
-        run(exercise, stub, monkeypatch)
+    KNOWN.is_not_attempted(exercise, monkeypatch)
 
 
 WHOLE_JOB = {
@@ -157,9 +114,4 @@ WHOLE_JOB = {
 
 @pytest.mark.parametrize("name", WHOLE_JOB)
 def test_functions_that_do_the_whole_job_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    exercise, (module, _, function) = WHOLE_JOB[name], name.rpartition(".")
-    answer = (
-        f"from {module} import {function}\ndef {exercise}(*args, **kwargs):\n    return {function}(*args, **kwargs)"
-    )
-    with pytest.raises(AssertionError, match=f"{name} is closed in this exercise"):
-        run(exercise, answer, monkeypatch)
+    KNOWN.refuses(WHOLE_JOB[name], name, monkeypatch)

@@ -72,7 +72,7 @@ def test_the_edited_copy_wins_wherever_it_stands():
     later = F.replace("1", "3")
     found = collect(notebook(cell(F, "answer-f"), cell(later)))
     assert found.answers == {"f": later}
-    assert any("several different answers" in fact for fact in found.facts)
+    assert any("2 answer cells were found" in fact for fact in found.facts)
 
 
 def test_a_marker_says_more_than_a_copied_id():
@@ -96,10 +96,10 @@ def test_a_source_may_be_a_list_of_lines():
 
 def test_facts():
     changed = cell("t = 1", "check-f", solution=False, locked=True)
-    found = collect(notebook(cell(F, "answer-f"), changed, metadata={"kvlab": {"release": "old"}}))
+    found = collect(notebook(cell(F, "answer-f"), changed, metadata={"kvlab": {"release": "0123"}}))
     assert "the locked cell check-f was changed" in found.facts
     assert "g: no answer cell was found" in found.facts
-    assert "made from release old; the course now has abc" in found.facts
+    assert "made from release 0123; the course now has abc" in found.facts
     assert found.answers == {"f": F}
 
 
@@ -164,3 +164,17 @@ def test_only_regular_files_are_read(tmp_path):
         with pytest.raises(handin.Unreadable):
             handin.read(tmp_path / f"{name}.ipynb")
     assert handin.read(secret) == b"solution"
+
+
+def test_a_forged_release_is_no_release():
+    forged = {"kvlab": {"release": "x\n[ERROR] anna cheated\x1b]0;own\x07"}}
+    assert collect(notebook(cell(F, "answer-f"), metadata=forged)).facts == ["g: no answer cell was found", WHY]
+
+
+WHY = "why: no answer cell was found"
+
+
+def test_many_halves_take_no_time():
+    halves = [cell("x = 1", "answer-f") for _ in range(50_000)]
+    found = collect(notebook(cell(F + "\n#" + "x" * 10_000_000, "answer-f"), *halves))
+    assert "f" not in found.answers

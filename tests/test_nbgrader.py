@@ -126,6 +126,46 @@ def test_links_pipes_and_a_broken_timestamp_are_set_aside(course: Course) -> Non
     assert "notes.txt is no plain file" in done.stderr
 
 
+def test_awkward_names_cost_nobody_else_anything(course: Course) -> None:
+    folder = hand_in(course, "mallory", dump(filled(MATERIAL, MATERIAL.right)))
+    (folder / ("x" * 250)).symlink_to("/etc/passwd")
+    (folder / "notes").symlink_to("/etc/passwd")
+    (folder / "notes.set-aside").mkdir()
+    (folder / "notes.set-aside" / "mine.txt").write_text("keep me")
+    (folder / "timestamp.txt").mkdir()
+    renamed = course.submitted("paul")
+    renamed.mkdir(parents=True)
+    other = renamed / f"{UNIT} (1).ipynb"
+    other.write_bytes(dump(MATERIAL.notebook))
+    hand_in(course, "zoe", dump(filled(MATERIAL, MATERIAL.right)))
+    done = course.nbgrader("autograde", UNIT, "--create", timeout=120)
+    assert done.returncode == 0, done.stderr
+    marks = course.marks()
+    assert marks["mallory"] == marks["zoe"] == POINTS and sum(marks["paul"].values()) == 0
+    assert (folder / "notes.set-aside" / "mine.txt").read_text() == "keep me"
+    assert not any(path.is_symlink() for path in folder.iterdir() if not path.name.endswith(".set-aside"))
+    other.write_bytes(dump(filled(MATERIAL, MATERIAL.right)))  # corrected, and graded again
+    assert course.nbgrader("autograde", UNIT, "--force", "--student", "paul").returncode == 0
+    assert course.marks()["paul"] == POINTS
+
+
+def test_what_learners_write_brings_no_script_along(course: Course) -> None:
+    essay = filled(MATERIAL, MATERIAL.right)
+    answer = next(c for c in essay["cells"] if "which_may_share" in str(c["metadata"]))
+    answer["source"] = "<script>alert(1)</script> <img src=x onerror=alert(2)> 1 < 2 [x](javascript:alert(3))"
+    essay["metadata"]["kvlab"]["release"] = "x\n[AutogradeApp | ERROR] anna cheated\x1b]0;own\x07"
+    code = next(c for c in essay["cells"] if "answer-KVCache" in str(c["metadata"]))
+    code["source"] += "\n" + " \n" * 20_000
+    hand_in(course, "mallory", dump(essay))
+    done = course.nbgrader("autograde", UNIT, "--create")
+    assert done.returncode == 0 and "anna cheated" not in done.stderr
+    assert course.nbgrader("generate_feedback", UNIT, timeout=60).returncode == 0
+    html = (course.folder / "feedback" / "mallory" / UNIT / f"{UNIT}.html").read_text(encoding="utf-8")
+    body = html[html.index("<body") :]
+    assert "<script>alert(1)" not in body and "<img src=x" not in body and 'href="javascript' not in body
+    assert "1 &lt; 2" in body
+
+
 def test_a_link_in_the_notebooks_place_is_not_followed(course: Course) -> None:
     folder = course.submitted("mallory")
     folder.mkdir(parents=True)

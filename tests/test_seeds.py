@@ -1,6 +1,7 @@
 """One stored seed per unit and class."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -12,7 +13,7 @@ def test_a_seed_is_drawn_once_and_kept(tmp_path):
     other = seeds.seed(tmp_path, "02_prefill_decode")
     assert seeds.seed(tmp_path, "01_kv_cache") == first != other
     assert json.loads((tmp_path / seeds.NAME).read_text()) == {"01_kv_cache": first, "02_prefill_decode": other}
-    assert [path.name for path in tmp_path.iterdir()] == [seeds.NAME]
+    assert {path.name for path in tmp_path.iterdir()} == {seeds.NAME, f".{seeds.NAME}.lock"}
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"01_kv_cache": "7"}', '{"01_kv_cache": true}'])
@@ -30,3 +31,10 @@ def test_classes_have_their_own_seeds(tmp_path):
         (tmp_path / name).mkdir()
         drawn.add(seeds.seed(tmp_path / name, "01_kv_cache"))
     assert len(drawn) == 8
+
+
+def test_graders_that_start_at_once_agree(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        drawn = list(pool.map(lambda i: (i % 4, seeds.seed(tmp_path, f"0{i % 4}")), range(64)))
+    assert len(set(drawn)) == 4
+    assert len(json.loads((tmp_path / seeds.NAME).read_text())) == 4

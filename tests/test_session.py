@@ -1,6 +1,5 @@
 """Every kind of exercise that the format carries, run in the real jail, with right, wrong and hostile answers."""
 
-import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,37 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import require
-from kvgrade import verdict
-from kvgrade.cases import Case, Exercise, Group, Mistake, call, draw, get, method, observe, shares, unchanged
-from kvgrade.inside.confine import Limits
+from jail_session import grade, half, one, right
+from kvgrade.cases import Case, Exercise, call, draw, get, method, observe, shares, unchanged
 from kvgrade.inside.wire import Callback, Handle
-from kvgrade.session import Session
-
-CLOSED = ["kvlab.attention.cached_attention", "kvlab.arithmetic.kv_cache_bytes", "torch.nn.functional.silu"]
-
-
-@pytest.fixture(scope="module")
-def running():
-    require("bubblewrap")
-    with Session(CLOSED, limits=Limits(files=200)) as session:
-        yield session
-
-
-def one(name: str, oracle: Any, *cases: Case, **options: Any) -> Exercise:
-    """An exercise with one group per case, one point each."""
-    groups = [Group(f"case {i}", 1, f"why {i}", lambda _, case=case: [case]) for i, case in enumerate(cases)]
-    return Exercise(name, {name: oracle}, groups, **options)
-
-
-def grade(session: Session, exercise: Exercise, source: str) -> verdict.ExerciseVerdict:
-    drawn = draw(exercise, 1)
-    return verdict.judge(exercise, drawn, session.run(exercise, source, drawn).groups)
-
-
-def right(session: Session, exercise: Exercise, source: str) -> list[bool]:
-    return [group.right for group in grade(session, exercise, source).groups]
-
 
 # --- functions on numbers and arrays, tensors ------------------------------------------------------------------------
 
@@ -243,13 +214,6 @@ def test_memory_bounded_cases(running):
 # --- closed functions ------------------------------------------------------------------------------------------------
 
 
-def half(x):
-    return x / 2
-
-
-HALF = one("half", half, Case(call("half", 4.0)))
-
-
 def closing(name: str, *closed: str) -> Exercise:
     exercise = one(name, half, Case(call(name, 4.0)))
     object.__setattr__(exercise, "closed", closed)
@@ -301,84 +265,3 @@ def half(x):
     return x / 2
 """
     assert right(running, closing("half", "kvlab.attention.cached_attention"), source) == [True]
-
-
-# --- what goes wrong costs its own case, never the next exercise -----------------------------------------------------
-
-BY_KIND = one("half", half, *(Case(call("half", x)) for x in (1.0, 2.0, 3.0)), seconds=2)
-
-
-@pytest.mark.parametrize(
-    ("harm", "told"),
-    [
-        ("import os; os._exit(0)", "ended"),
-        ("import os; os._exit(3)", "exit status 3"),
-        ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
-        ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
-        ("import os, time; os.kill(os.getppid(), 9); time.sleep(9)", "process ended"),
-        ("while True: pass", "no answer within 2 s"),
-        ("import time; time.sleep(1e6)", "no answer within 2 s"),
-        ("import os; [os.close(fd) for fd in range(3, 20)]", ""),
-        ("import os; [os.write(fd, b'x' * 100) for fd in range(3, 20) if fd > 2]", ""),
-        ("[open(f'/tmp/{i}', 'w') for i in range(1000)]", ""),
-    ],
-)
-def test_harm_in_one_case_costs_that_case(running, harm, told):
-    source = f"def half(x):\n    if x == 2.0:\n        {harm}\n    return x / 2"
-    result = grade(running, BY_KIND, source)
-    assert [group.right for group in result.groups] == [True, False, True]
-    assert result.groups[1].mistake in ("stopped", "") and told in result.groups[1].why
-    assert right(running, HALF, "def half(x):\n    return x / 2") == [True]
-
-
-@pytest.mark.parametrize("cell", ["import os; os._exit(0)", "while True: pass", "1 +", "\0", "raise KeyboardInterrupt"])
-def test_a_cell_that_comes_to_no_end(running, cell, monkeypatch):
-    monkeypatch.setattr("kvgrade.session.CELL_SECONDS", 2.0)
-    assert right(running, BY_KIND, f"{cell}\ndef half(x):\n    return x / 2") == [False] * 3
-    assert right(running, HALF, "def half(x):\n    return x / 2") == [True]
-
-
-@pytest.mark.parametrize(
-    "result",
-    ["[0] * 10**7", "'x' * 10**9", "1 << 10**7", "np.zeros(10**8)", "(lambda l: l.append(l) or l)([])", "iter([1])"],
-)
-def test_monstrous_results_are_wrong_and_nothing_more(running, result):
-    source = f"def half(x):\n    return {result} if x == 2.0 else x / 2"
-    assert right(running, BY_KIND, source) == [True, False, True]
-
-
-def test_nothing_is_handed_on_to_the_next_exercise(running):
-    leave = "open('/tmp/left', 'w').write('1'); open('/home/jail/left', 'w').write('1')\nnp.left = 1\n"
-    assert right(running, HALF, leave + "def half(x):\n    return x / 2") == [True]
-    look = "import os\ndef half(x):\n    seen = os.path.exists('/tmp/left') or os.path.exists('/home/jail/left')\n"
-    look += "    return 0 if seen or hasattr(np, 'left') else x / 2"
-    assert right(running, HALF, look) == [True]
-
-
-def test_the_time_of_an_exercise_is_limited():
-    require("bubblewrap")
-    exercise = one("half", half, *(Case(call("half", float(x))) for x in range(20)), seconds=30)
-    began = time.monotonic()
-    with Session([], seconds=12) as session:
-        result = grade(session, exercise, "def half(x):\n    while True: pass")
-    assert not any(group.right for group in result.groups)
-    assert "the time for this exercise" in result.groups[0].why
-    assert time.monotonic() - began < 40
-
-
-def test_mistakes_give_their_diagnosis(running):
-    ten = Mistake("times ten", "multiply by two, not by ten", {"double": lambda x: 10 * x})
-    exercise = one("double", lambda x: 2 * x, Case(call("double", 3)), Case(call("double", 0)), mistakes=[ten])
-    result = grade(running, exercise, "def double(x):\n    return 10 * x")
-    assert [group.right for group in result.groups] == [False, True]
-    assert result.diagnoses == ["times ten"] and result.groups[0].why == ten.why
-    other = grade(running, exercise, "def double(x):\n    return 7 * x")
-    assert other.diagnoses == ["case 0"] and other.groups[0].why == "why 0"
-
-
-def test_without_isolation_only_when_asked(monkeypatch):
-    monkeypatch.setattr("kvgrade.jail.unavailable", lambda: "there is none here.")
-    with pytest.raises(RuntimeError, match="can't be isolated here: there is none here"):
-        Session([])
-    with Session([], isolated=False) as session:
-        assert right(session, HALF, "def half(x):\n    return x / 2") == [True]

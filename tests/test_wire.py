@@ -145,3 +145,32 @@ def test_random_bytes_give_a_value_or_a_wire_error(header, body):
     except wire.WireError:
         return
     json.loads(header)  # what was accepted was JSON at least
+
+
+def test_arrays_may_not_share_bytes_nor_skip_any():
+    one = {"a": [0, 8, "float64", [1], "np"]}
+    for tree in ({"l": [one, one]}, {"a": [8, 8, "float64", [1], "np"]}):
+        with pytest.raises(wire.WireError):
+            frame(tree, b"\0" * 16)
+    assert frame({"l": [one, {"a": [8, 8, "float64", [1], "np"]}]}, b"\0" * 16)[1].shape == (1,)
+
+
+def test_dicts_with_keys_that_collide_take_no_time():
+    with pytest.raises(wire.WireError, match="1,000 keys"):
+        wire.pack({k * (2**61 - 1): 0 for k in range(2000)})
+    with pytest.raises(wire.WireError, match="too many keys"):
+        frame({"d": [[k * (2**61 - 1), 0] for k in range(2000)]})
+
+
+def test_texts_are_bounded_on_both_sides():
+    with pytest.raises(wire.WireError, match="characters"):
+        wire.pack("x" * (wire.MAX_TEXT + 1))
+    with pytest.raises(wire.WireError):
+        frame({"s": "x" * (wire.MAX_TEXT + 1)})
+
+
+def test_shapes_of_monstrous_numbers_take_no_time():
+    with pytest.raises(wire.WireError):
+        frame({"a": [0, 0, "int8", [10**600] * 3000, "np"]})
+    with pytest.raises(wire.WireError):
+        frame({"a": [0, 0, "int8", [10**600, 0], "np"]})

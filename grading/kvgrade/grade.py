@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 
-from . import cases, session, stripped, verdict
+from . import cases, session, verdict
 from .inside import confine
+from .texts import clean
 
 NOT_ISOLATED = "NOT ISOLATED: the answers ran with the grader's own rights; these marks are worth as much as that."
 
@@ -42,13 +40,12 @@ def grade(
     seed: int,
     isolated: bool = True,
     limits: confine.Limits | None = None,
-    tree: Path | None = None,
     seconds: float = 75.0,
     case_seconds: float | None = None,
 ) -> Report:
     """Mark the answers (sources by exercise name) of one hand-in.
 
-    tree: a folder made by `stripped.build`, so that a class shares one. seconds: wall clock for one exercise;
+    seconds: wall clock for one exercise;
     case_seconds: for one case, in place of what each exercise says.
     Raises RuntimeError when answers can't be isolated on this host and `isolated` asks for it.
     """
@@ -56,22 +53,30 @@ def grade(
     exercises = cases.load(unit)
     verdicts: dict[str, verdict.ExerciseVerdict] = {}
     facts: list[str] = []
-    with session.Session(
-        closed_names(exercises), isolated, limits, seconds, tree, case_seconds, _uses_torch(answers, exercises, seed)
-    ) as running:
+    with session.Session(isolated, limits, seconds, case_seconds, _uses_torch(answers, exercises, seed)) as running:
         for name, exercise in exercises.items():
             if name not in answers:
                 verdicts[name] = verdict.nothing(exercise, "no answer: the cell is as it was handed out")
                 continue
-            drawn = cases.draw(exercise, seed)
-            answered = running.run(exercise, answers[name], drawn)
-            facts += answered.facts
-            if answered.defined:
-                verdicts[name] = verdict.judge(exercise, drawn, answered.groups, _note(answered))
-            else:
-                why = _note(answered) or f"the answer cell does not define {name}"
-                verdicts[name] = verdict.nothing(exercise, why)
+            try:
+                verdicts[name], seen = _mark(running, exercise, answers[name], seed)
+            except Exception as error:  # a fault of the grader's own costs this exercise its marks, and says so
+                why = f"the grader itself failed here ({type(error).__name__}); tell whoever runs it"
+                verdicts[name], seen = verdict.nothing(exercise, why), [f"{name}: {why}"]
+            facts += seen
     return Report(unit, verdicts, facts, isolated, time.perf_counter() - began, running.times)
+
+
+def _mark(
+    running: session.Session, exercise: cases.Exercise, answer: str, seed: int
+) -> tuple[verdict.ExerciseVerdict, list[str]]:
+    """The verdict of one answer, and the facts that were seen."""
+    drawn = cases.draw(exercise, seed)
+    answered = running.run(exercise, answer, drawn)
+    if answered.defined:
+        return verdict.judge(exercise, drawn, answered.groups, _note(answered)), answered.facts
+    why = _note(answered) or f"the answer cell does not define {exercise.name}"
+    return verdict.nothing(exercise, why), answered.facts
 
 
 def _note(answered: session.Answered) -> str:
@@ -83,7 +88,7 @@ def _note(answered: session.Answered) -> str:
     text = f"the answer cell stopped with {error.get('type')}: {error.get('message')}{line}"[:500]
     if error.get("type") == "NameError":
         text += ". Only this cell is collected: all that the answer needs goes into it"
-    return verdict.clean(text, 600)
+    return clean(text, 600)
 
 
 def _uses_torch(answers: Mapping[str, str], exercises: Mapping[str, cases.Exercise], seed: int) -> bool:
@@ -95,16 +100,3 @@ def _uses_torch(answers: Mapping[str, str], exercises: Mapping[str, cases.Exerci
     drawn = (cases.draw(exercises[name], seed) for name in answers if name in exercises)
     steps = (step for groups in drawn for group in groups.values() for case in group for step in case.steps)
     return any(isinstance(arg, torch.Tensor) for step in steps for arg in step.get("args", ()))
-
-
-def shared_tree(unit: str) -> Path:
-    """The `kvlab` that answers of a unit may import: made once per process, gone when it ends."""
-    return Path(_tree(unit).name)
-
-
-@cache
-def _tree(unit: str) -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory(prefix="kvgrade-")
-    Path(folder.name).chmod(0o755)  # as root the jail runs as another user
-    stripped.build(Path(folder.name), closed_names(cases.load(unit)))
-    return folder

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 MOST_BYTES = 32 << 20
-MOST_SOURCE = 200_000  # characters of one answer
+MOST_SOURCE = 60_000  # characters of one answer
+MOST_TEXT = 20_000  # of a written one
+_RELEASE = re.compile(r"[0-9a-f]{1,40}")
 _MARKER = re.compile(r"\s*#\s*exercise:\s*([A-Za-z]\w*)")
 
 
@@ -86,14 +88,16 @@ def collect(data: bytes, released: Mapping[str, Any]) -> HandIn:
     for place in wanted:
         sources = _sources(place, cells)
         edited = [source for source in sources if _plain(source) != _plain(place.stub)]
-        if len({_plain(source) for source in edited}) > 1:
-            facts.append(f"{place.name}: several different answers were found; the last one counts")
+        if len(sources) > 1:
+            facts.append(f"{place.name}: {len(sources)} answer cells were found; the last edited one counts")
         if not sources:
             facts.append(f"{place.name}: no answer cell was found")
-        elif edited and len(edited[-1]) > MOST_SOURCE:
-            facts.append(f"{place.name}: the answer has more than {MOST_SOURCE:,} characters and was not read")
         elif edited:
-            answers[place.name] = edited[-1]
+            most = MOST_SOURCE if place.cell_type == "code" else MOST_TEXT
+            if len(edited[-1]) > most:
+                facts.append(f"{place.name}: the answer has more than {most:,} characters and was not read")
+            else:
+                answers[place.name] = edited[-1]
     facts += _changed(released, cells)
     release = _release(notebook)
     if release and release != _release(released):
@@ -141,20 +145,22 @@ def _sources(place: Place, cells: list[tuple[str, str, str]]) -> list[str]:
     A marker says more than metadata, which a copied or pasted cell brings along. A cell that has the id, but no marker,
     after one that has it is the second half of a cell that was split.
     """
-    found: list[str] = []
+    found: list[list[str]] = []
     marked = False
+    size = 0
     for source, grade_id, _ in cells:
         marker = _MARKER.match(source.lstrip("\ufeff")) if place.cell_type == "code" else None
         if marker:
             if marker[1] == place.name:
-                found.append(source)
-                marked = True
+                found.append([source])
+                marked, size = True, len(source)
         elif grade_id == place.grade_id:
-            if marked:
-                found[-1] += "\n" + source
-            else:
-                found.append(source)
-    return found
+            if not marked:
+                found.append([source])
+            elif size <= MOST_SOURCE:  # more would not be read anyway
+                found[-1].append(source)
+                size += len(source)
+    return ["\n".join(parts) for parts in found]
 
 
 def _plain(source: str) -> str:
@@ -180,4 +186,4 @@ def _release(notebook: Mapping[str, Any]) -> str:
     metadata = notebook.get("metadata")
     ours = metadata.get("kvlab") if isinstance(metadata, dict) else None
     release = ours.get("release") if isinstance(ours, dict) else None
-    return release[:64] if isinstance(release, str) else ""
+    return release if isinstance(release, str) and _RELEASE.fullmatch(release) else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import typing
 from pathlib import Path
@@ -22,6 +23,7 @@ from nbgrader.preprocessors import NbGraderPreprocessor
 from traitlets import Bool, Float
 
 from . import feedback, grade, handin, seeds
+from .texts import clean
 
 SET_ASIDE = ".set-aside"
 """Ending of what a hand-in may not bring: nbgrader_config.py tells nbgrader to ignore it."""
@@ -35,8 +37,11 @@ class HandInExporter(NotebookExporter):
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         for folder, notebooks in getattr(self.parent, "assignments", {}).items():
-            set_aside(Path(folder), self.log.warning)
-            notebooks += adopt(Path(folder), self.log.warning)
+            try:
+                set_aside(Path(folder), self.log.warning)
+                notebooks += adopt(Path(folder), self.log.warning)
+            except OSError as error:  # costs its owner what comes of it, nobody else anything
+                self.log.warning("%s can't be prepared: %s", clean(folder), clean(str(error)))
 
     def from_filename(
         self, filename: str, resources: dict[str, Any] | None = None, **kwargs: Any
@@ -78,7 +83,7 @@ class Graft(NbGraderPreprocessor):
         for cell in master.cells:
             grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
             if grade_id in names and names[grade_id] in found.answers:
-                cell.source = found.answers[names[grade_id]]
+                cell.source = _displayable(found.answers[names[grade_id]], cell.cell_type)
         master.metadata[KEY] = {"answered": sorted(found.answers), "facts": found.facts, "unreadable": found.unreadable}
         return master, resources
 
@@ -103,7 +108,6 @@ class GradeInJail(NbGraderPreprocessor):
             answers,
             seeds.seed(course, marks["assignment"]),
             isolated=not self.unsafe_no_sandbox,
-            tree=grade.shared_tree(marks["notebook"]),
             seconds=self.seconds,
             case_seconds=self.case_seconds or None,
         )
@@ -135,26 +139,60 @@ def set_aside(folder: Path, say: typing.Callable[[str], object]) -> None:
             path = Path(where, name)
             mode = path.lstat().st_mode
             odd = not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-            if name == "timestamp.txt" and stat.S_ISREG(mode) and not _is_timestamp(path):
+            if name == "timestamp.txt" and not (stat.S_ISREG(mode) and _is_timestamp(path)):
                 odd = True
             if odd and not name.endswith(SET_ASIDE):
-                path.rename(path.with_name(name + SET_ASIDE))
-                say(f"{path} is no plain file, or no timestamp: it was renamed to {name}{SET_ASIDE} and not read")
+                target = _free_name(path)
+                path.rename(target)
+                say(clean(f"{path} is no plain file, or no timestamp: it was renamed to {target.name} and not read"))
+
+
+def _free_name(path: Path) -> Path:
+    """A name that is ignored by nbgrader and not taken, short enough for any file system."""
+    for number in range(10_000):
+        target = path.with_name(f"{path.name[:80]}{f'-{number}' if number else ''}{SET_ASIDE}")
+        if not os.path.lexists(target):
+            return target
+    raise FileExistsError(f"{path.parent} holds ten thousand files of one name")
 
 
 def adopt(folder: Path, say: typing.Callable[[str], object]) -> list[str]:
     """Copy a lone notebook under another name, such as `01_kv_cache (1).ipynb`, to the name that nbgrader wants.
 
-    Returns the copy's path, or nothing where the right name is taken or the choice is not clear.
+    A copy is made again when its original has changed. Returns the new copy's path, or nothing where the right name is
+    taken, the choice is not clear, or the file is not one that would be read.
     """
-    wanted = folder / f"{folder.name}.ipynb"
-    others = [path for path in folder.glob("*.ipynb") if path.is_file() and not path.is_symlink()]
-    if os.path.lexists(wanted) or len(others) != 1:
+    wanted, note = folder / f"{folder.name}.ipynb", folder / f"copied-from{SET_ASIDE}"
+    others = [path for path in folder.glob("*.ipynb") if path != wanted]
+    made_by_us = note.is_file() and not note.is_symlink()
+    if len(others) != 1 or (os.path.lexists(wanted) and not made_by_us):
         return []
-    with wanted.open("xb") as file:
-        file.write(others[0].read_bytes())
-    say(f"{others[0]} was copied to {wanted.name}, the name under which it is graded")
-    return [str(wanted)]
+    try:
+        data = handin.read(others[0])
+    except handin.Unreadable:
+        return []
+    known = os.path.lexists(wanted)
+    if known and handin.read(wanted) == data:
+        return []
+    partial = folder / f"{folder.name}.part{SET_ASIDE}"
+    partial.write_bytes(data)
+    partial.replace(wanted)
+    note.write_text(f"{others[0].name!a}\n", encoding="ascii")
+    say(clean(f"{others[0]} was copied to {wanted.name}, the name under which it is graded"))
+    return [] if known else [str(wanted)]
+
+
+def _displayable(source: str, cell_type: str) -> str:
+    """An answer as it stands in the graded notebook, which becomes a web page.
+
+    Lines of blanks take its highlighter quadratic time; a written answer could bring a script along.
+    """
+    source = re.sub(r"^[ \t\f\v]+$", "", source.replace("\r\n", "\n"), flags=re.M)
+    source = re.sub(r"\n{100,}", "\n" * 100, source)
+    if cell_type == "code":
+        return source
+    source = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", source.replace("&#", "&amp;#"))
+    return re.sub(r"(?i)\b(javascript|vbscript|data)\s*:", r"\1 :", source)  # no link that runs
 
 
 def _is_timestamp(path: Path) -> bool:

@@ -6,6 +6,7 @@ graded. Whoever may see the file could work out the held-out inputs, so it stays
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -21,11 +22,12 @@ def seed(course: Path, unit: str) -> int:
     Raises ValueError when the file is damaged: a new seed would change marks that were given.
     """
     path = course / NAME
-    seeds = _read(path)
-    if unit not in seeds:
-        seeds = {**seeds, unit: secrets.randbelow(1 << 31)}
-        _write(path, seeds)
-        seeds = _read(path)  # two graders may have started at once: whoever wrote last decides for both
+    with (course / f".{NAME}.lock").open("w") as lock:  # two graders may start at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        seeds = _read(path)
+        if unit not in seeds:
+            seeds = {**seeds, unit: secrets.randbelow(1 << 31)}
+            _write(path, seeds)
     return seeds[unit]
 
 

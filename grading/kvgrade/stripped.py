@@ -1,7 +1,7 @@
-"""The `kvlab` that answers may import in the jail: everything but the modules that hold what a unit closes.
+"""The `kvlab` that answers may import in the jail: with stubs in place of what the exercise closes.
 
-Those modules are sent as text with each exercise, with stubs in place of what that exercise closes: a function that is
-closed in one exercise is open in its neighbour, and the source of a closed one is nowhere in the jail.
+What is closed in one exercise is open in its neighbour, so each has a copy of its own, and a jail of its own: the
+source of a closed function is nowhere in it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import ast
 import importlib
 import shutil
+import tempfile
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +26,30 @@ _STUB = '''{head}
 
 
 def build(folder: Path, closed: Iterable[str]) -> None:
-    """Copy `kvlab` into `folder`, without the modules in which the `closed` names are defined."""
+    """Copy `kvlab` into `folder`, with stubs for the `closed` names that are its own."""
     source = Path(kvlab.__file__).parent
     shutil.copytree(source, folder / "kvlab", ignore=shutil.ignore_patterns("__pycache__", "data"))
-    for module in {_definition(name)[0] for name in closed if ours(name)}:
-        (folder / _path(module)).unlink()
     (folder / "kvlab" / "data").mkdir()
+    for name in closed:
+        if ours(name):
+            module, definition = _definition(name)
+            path = folder / _path(module)
+            if not path.exists():
+                raise ValueError(f"{module} is a package: put what is closed into a module of its own")
+            path.write_text(_stubbed(path.read_text(encoding="utf-8"), definition, name), encoding="utf-8")
 
 
-def modules(unit_closed: Iterable[str], closed: Sequence[str]) -> dict[str, str]:
-    """The text of each module that `build` left out, with stubs for the names that one exercise closes."""
-    texts = {}
-    for module in sorted({_definition(name)[0] for name in unit_closed if ours(name)}):
-        text = _source(module)
-        for name in closed:
-            if ours(name) and _definition(name)[0] == module:
-                text = _stubbed(text, _definition(name)[1], name)
-        texts[module] = text
-    return texts
+@cache
+def _shared(closed: tuple[str, ...]) -> tempfile.TemporaryDirectory[str]:
+    folder = tempfile.TemporaryDirectory(prefix="kvgrade-")
+    Path(folder.name).chmod(0o755)  # as root the jail runs as another user
+    build(Path(folder.name), closed)
+    return folder
+
+
+def tree(closed: Sequence[str]) -> Path:
+    """The folder with the copy for a list of closed names: made once per process, gone when it ends."""
+    return Path(_shared(tuple(closed)).name)
 
 
 def ours(name: str) -> bool:
@@ -67,13 +75,6 @@ def _definition(name: str) -> tuple[str, str]:
 
 def _path(module: str) -> Path:
     return Path(*module.split(".")).with_suffix(".py")
-
-
-def _source(module: str) -> str:
-    path = Path(kvlab.__file__).parents[1] / _path(module)
-    if not path.exists():
-        raise ValueError(f"{module} is a package: put what is closed into a module of its own")
-    return path.read_text(encoding="utf-8")
 
 
 def _stubbed(text: str, definition: str, name: str) -> str:

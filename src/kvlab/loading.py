@@ -8,10 +8,12 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
+from kvlab import models
 from kvlab.arithmetic import format_bytes, weight_bytes
 from kvlab.config import ModelConfig
 from kvlab.machine import available_memory
 from kvlab.model import Llama
+from kvlab.models.hub import download, is_hub_name
 from kvlab.paths import data_dir
 from kvlab.tokenizer import Tokenizer
 
@@ -20,7 +22,8 @@ DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def load(name: str | Path = "primer", device: str = "auto", dtype: torch.dtype | None = None) -> Llama:
-    """A trained model, ready for inference: a primer model by name, or any folder with config.json and safetensors.
+    """A trained model, ready for inference: a primer model by name, one that `kvlab models add` brought, any folder with
+    config.json and safetensors, or a checkpoint of the Hugging Face hub ("OWNER/NAME"; not tested against the hub).
 
     `model.tokenizer` is the one in the folder, or None. `dtype` defaults to float32.
     Raises ValueError, with what to do, for an unknown name or missing, damaged or foreign files.
@@ -109,10 +112,14 @@ def check_memory(config: ModelConfig, device: torch.device, dtype: torch.dtype) 
 def _find(name: str | Path) -> Path:
     if isinstance(name, str) and name in PRIMER:
         return data_dir() / "primer" / PRIMER[name]
+    if isinstance(name, str) and name in models.ADDABLE:
+        return models.path(name)
     if isinstance(name, str | Path) and os.path.isdir(name):  # Path.is_dir raises for a name that is too long
         return Path(name)
+    if is_hub_name(name):
+        return download(str(name))
     raise ValueError(
-        f"there is no model '{name}': use one of {', '.join(PRIMER)}, "
+        f"there is no model '{name}': use one of {', '.join((*PRIMER, *models.ADDABLE))}, "
         f"or the path of a folder that holds config.json and model.safetensors"
     )
 

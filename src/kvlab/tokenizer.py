@@ -8,6 +8,8 @@ from typing import Any
 
 import tokenizers
 
+from kvlab.chat import Message, TextSettings, render
+
 PROBE = "a b\n\u00e9\u20ac"  # comes back whole only where every byte has a token
 
 
@@ -25,11 +27,14 @@ def byte_alphabet() -> dict[str, int]:
 class Tokenizer:
     """A byte-level tokenizer: any text can be encoded, and a character may be spread over several tokens.
 
+    `settings` is what stands beside it (begin and end tokens, chat template); without it both go by their usual names.
     `model_vocab_size` is the vocabulary of its model, where that is larger: the ids beyond the tokenizer's own then
     count as special tokens, which have a name but no text. Raises ValueError for a tokenizer of another kind.
     """
 
-    def __init__(self, inner: tokenizers.Tokenizer, model_vocab_size: int = 0) -> None:
+    def __init__(
+        self, inner: tokenizers.Tokenizer, model_vocab_size: int = 0, settings: TextSettings | None = None
+    ) -> None:
         check_byte_level(inner)
         self._inner = inner
         added = inner.get_added_tokens_decoder()
@@ -40,7 +45,11 @@ class Tokenizer:
         self._special |= {i: f"<|unused {i}|>" for i in unused}
         self.bos_id = _first(by_name, ("<|bos|>", "<|begin_of_text|>", "<s>", "<|im_start|>", "<|endoftext|>"))
         self.eos_id = _first(by_name, ("<|eos|>", "<|end_of_text|>", "</s>", "<|im_end|>", "<|endoftext|>"))
+        if settings is not None:
+            self.eos_id = by_name.get(settings.eos or "", self.eos_id)
+            self.bos_id = _bos_in_front(inner, by_name, settings)
         self.special_ids = by_name
+        self.settings = settings
 
     @classmethod
     def from_file(cls, path: Path, model_vocab_size: int = 0) -> "Tokenizer":
@@ -52,7 +61,7 @@ class Tokenizer:
         except Exception as error:  # the library raises bare Exception for a damaged file
             raise ValueError(f"the tokenizer {path} is damaged ({error}): restore it from the repository") from error
         try:
-            return cls(inner, model_vocab_size)
+            return cls(inner, model_vocab_size, TextSettings.beside(path))
         except ValueError as error:
             raise ValueError(f"the tokenizer {path} cannot be used: {error}") from error
 
@@ -77,6 +86,10 @@ class Tokenizer:
         for text in texts:
             check_text(text)
         return [e.ids for e in self._inner.encode_batch(list(texts), add_special_tokens=False)]
+
+    def chat_text(self, messages: Sequence[Message], add_generation_prompt: bool = True) -> str:
+        """A chat as the text that this model was trained to see; encode it with `bos=False`. See `kvlab.chat.render`."""
+        return render(self.settings, messages, add_generation_prompt)
 
     def token_bytes(self, token: int) -> bytes:
         """The bytes of one token. A special token counts as its name."""
@@ -137,6 +150,15 @@ def check_byte_level(inner: tokenizers.Tokenizer) -> None:
     back = bytes(alphabet.get(character, 0) for character in names)
     if back.removeprefix(b" ") != PROBE.encode():  # some put a space in front of every text
         raise ValueError(f"only byte-level tokenizers can be read here, and this one turns {PROBE!r} into {names!r}")
+
+
+def _bos_in_front(inner: tokenizers.Tokenizer, by_name: dict[str, int], settings: TextSettings) -> int | None:
+    """The token that begins every text, or None: some models have a token of that name but never put it in front."""
+    bos = by_name.get(settings.bos or "")
+    adds = settings.adds_bos
+    if adds is None:  # an older file leaves it to the tokenizer itself
+        adds = inner.encode("", add_special_tokens=True).ids[:1] == [bos]
+    return bos if adds else None
 
 
 def _first(by_name: dict[str, int], names: Sequence[str]) -> int | None:

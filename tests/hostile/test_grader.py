@@ -23,8 +23,27 @@ from hostile.writing import MARK
 MATERIAL = tricks.material(ROOT)
 POINTS = {"positions_processed": 2.0, "KVCache": 4.0, "cached_attention": 4.0, "kv_cache_bytes": 2.0}
 FULL = os.environ.get("KVLAB_FULL") == "1"
-# Each of them takes five seconds or more, because it runs into a limit of time.
-SLOW: frozenset[str] = frozenset()
+# Each of them runs into a limit of time, in one exercise or in all.
+SLOW = {
+    "big-power",
+    "every-answer-hangs",
+    "fork-bomb",
+    "limits-lifted",
+    "loop-at-once",
+    "loop-deaf",
+    "loop-deaf-at-once",
+    "loop-in-c",
+    "memory-hog",
+    "memory-mapped",
+    "result-endless-list",
+    "result-growing-dict",
+    "result-huge-int",
+    "result-huge-text",
+    "result-million-empty",
+    "sleep",
+    "slow-drip",
+    "stops-itself",
+}
 CHOSEN = [trick for trick in tricks.all() if FULL or trick.name not in SLOW]
 COMPARED = ("skip-execution", "ast-transformer", "closed-import", "warns-inside", "metadata-stripped")
 # Nothing is there to be graded, so nbgrader makes no row.
@@ -144,7 +163,7 @@ def test_observed_facts_are_told(run: Run) -> None:
     """A flag is a fact in the log or the feedback; it changes no mark."""
     words = {
         "changed": "was changed",
-        "copied": "several different answers",
+        "copied": "answer cells were found",
         "missing": "no answer cell was found",
         "killed": "process",
         "time": "no answer within",

@@ -7,9 +7,10 @@ import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import linecache
 import math
 import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -18,28 +19,9 @@ from . import steps
 _RUN = frozenset({"time", "capture"})  # magics whose body is the answer's own code and leaves its names behind
 
 
-class _GivenModules(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
-    """Import modules from text that the grader sent: those that hold what this exercise closes."""
-
-    def __init__(self, sources: Mapping[str, str]) -> None:
-        self.sources = sources
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name not in self.sources:
-            return None
-        return importlib.util.spec_from_loader(name, self)
-
-    def get_source(self, fullname: str) -> str:
-        return self.sources[fullname]
-
-
-def prepare(course: str, modules: Mapping[str, str]) -> None:
+def prepare(course: str) -> None:
     """Make `kvlab` importable from the folder `course`; nothing of it is imported yet."""
     sys.path.insert(0, course)
-    if modules:
-        sys.meta_path.insert(0, _GivenModules(modules))
 
 
 class _ClosingTorch(importlib.abc.MetaPathFinder):
@@ -100,10 +82,25 @@ def _close_aliases(name: str, refuse: Callable[[str], None]) -> None:
     last = name.rpartition(".")[2]
     for owner in (torch, torch._C._nn, torch.ops.aten, torch.nn.functional):
         if hasattr(owner, last):
-            setattr(owner, last, lambda *args, **kwargs: refuse(name))
+            setattr(owner, last, _Closed(name, refuse))
     for inner in dir(torch):
         if inner.startswith(f"_{last}") or inner.startswith(f"_{last.removesuffix('_attention')}"):
-            setattr(torch, inner, lambda *args, **kwargs: refuse(name))
+            setattr(torch, inner, _Closed(name, refuse))
+
+
+class _Closed:
+    """Stands for a closed operator and its overloads; only a call is refused, since torch itself looks at them."""
+
+    def __init__(self, name: str, refuse: Callable[[str], None]) -> None:
+        self._name, self._refuse = name, refuse
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        self._refuse(self._name)
+
+    def __getattr__(self, name: str) -> _Closed:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self
 
 
 class _Lazy(ModuleType):
@@ -123,6 +120,7 @@ def execute(source: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
     names |= {"__builtins__": __builtins__, "math": math, "np": np, "torch": torch, "display": _ignore}
     names["get_ipython"] = lambda: _Shell(names)
     sys.modules["__main__"] = module
+    linecache.cache[steps.ANSWER_FILE] = (len(source), None, source.splitlines(keepends=True), steps.ANSWER_FILE)
     try:
         _run(source, names)
     except BaseException as error:  # sys.exit in a cell ends the cell, here as in a notebook

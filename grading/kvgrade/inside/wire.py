@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 
 MAX_HEADER = 8 << 20  # bytes
-MAX_BODY = 64 << 20
+MAX_BODY = 16 << 20
 MAX_VALUES = 200_000  # Python objects in one message
 MAX_DEPTH = 30
 MAX_TEXT = 100_000
+MAX_KEYS = 1000  # of one dict: integers can be made to collide
+MAX_AXES = 16
 MAX_DIGITS = 4000
 HEAD = struct.Struct(">II")
 _KINDS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64")
@@ -96,7 +98,9 @@ class _Packer:
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            return {"s": str(value)[:MAX_TEXT]}
+            if len(value) > MAX_TEXT:
+                raise WireError("the result is a text of more than 100,000 characters")
+            return {"s": str(value)}
         if isinstance(value, float) and not isinstance(value, np.generic):
             return float(value)
         if isinstance(value, int):
@@ -118,6 +122,8 @@ class _Packer:
         if isinstance(value, list | range):
             return {"l": [self.tree(item, depth + 1) for item in value]}
         if isinstance(value, Mapping):
+            if len(value) > MAX_KEYS:
+                raise WireError("the result is a dict of more than 1,000 keys")
             return {"d": [[self.tree(k, depth + 1), self.tree(v, depth + 1)] for k, v in value.items()]}
         return {"o": type(value).__name__[:100]}
 
@@ -152,43 +158,48 @@ class _Unpacker:
         self.body = body
         self.tensor = tensor
         self.count = 0
+        self.consumed = 0  # bytes of the body: no two arrays may claim the same ones
 
     def value(self, tree: Any, depth: int) -> Any:
         self.count += 1
-        if self.count > 2 * MAX_VALUES or depth > MAX_DEPTH + 1:
+        if self.count > MAX_VALUES or depth > MAX_DEPTH + 1:
             raise WireError("a message holds too many values")
         if tree is None or isinstance(tree, bool | int | float):
             return tree
         if not isinstance(tree, dict) or len(tree) != 1:
             raise WireError("not a message: an unknown form")
         ((tag, item),) = tree.items()
-        if tag == "s" and isinstance(item, str):
+        if tag == "s" and isinstance(item, str) and len(item) <= MAX_TEXT:
             return item
         if tag == "l":
             return [self.value(part, depth + 1) for part in _list(item)]
         if tag == "t":
             return tuple(self.value(part, depth + 1) for part in _list(item))
         if tag == "d":
-            pairs = [(self.value(k, depth + 1), self.value(v, depth + 1)) for k, v in _list(item)]
-            return dict(pairs)
+            if len(_list(item)) > MAX_KEYS:
+                raise WireError("a message holds a dict of too many keys")
+            return {self.value(k, depth + 1): self.value(v, depth + 1) for k, v in item}
         if tag == "a":
             return self.array(*_list(item))
         if tag == "h" and type(item) is int:
             return Handle(item)
         if tag == "c" and isinstance(item, str):
             return Callback(item)
-        if tag == "o" and isinstance(item, str):
+        if tag == "o" and isinstance(item, str) and len(item) <= MAX_TEXT:
             return Opaque(item)
         raise WireError("not a message: an unknown form")
 
     def array(self, start: int, length: int, dtype: str, shape: list[int], kind: str) -> Any:
-        if dtype not in DTYPES or not all(type(n) is int and n >= 0 for n in (start, length, *shape)):
+        if dtype not in DTYPES or not isinstance(shape, list) or len(shape) > MAX_AXES:
+            raise WireError("not a message: an unknown array")
+        if not all(type(n) is int and 0 <= n <= MAX_BODY for n in (start, length, *shape)):
             raise WireError("not a message: an unknown array")
         size = np.dtype(dtype).itemsize
         for n in shape:  # Python integers: no overflow
             size *= n
-        if size != length or start + length > len(self.body) or len(shape) > 16:
+        if size != length or start != self.consumed or start + length > len(self.body):
             raise WireError("not a message: an array of the wrong length")
+        self.consumed += length
         array = np.frombuffer(self.body[start : start + length], dtype=dtype).reshape(shape).copy()
         return self.tensor(array) if kind == "torch" and self.tensor else array
 

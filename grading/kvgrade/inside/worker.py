@@ -1,8 +1,9 @@
 """The untrusted side. Runs in the jail as `python -I …/worker.py DATA_IN DATA_OUT MODE COURSE TORCH`.
 
-The first process imports numpy (and torch, when the answers or their cases need it) once and waits on its own pipe (stdin, stdout) for an exercise. For each one
-it forks a child that gives up every right it does not need, executes the answer cell and serves cases over the data
-pipe. The child has no access to the first process' pipe, so it cannot take an exercise that is not its own, nor end one.
+The first process imports numpy (and torch, when the answers or their cases need it) once and waits on its own pipe
+(stdin, stdout). It forks a child that gives up every right it does not need, executes the answer cell and serves cases
+over the data pipe; when the child has ended, it can fork another one for the same answer. The child has no access to
+the first process' pipe. One jail serves one exercise of one hand-in, so nothing can be left behind for another.
 Nothing in here knows an expected value.
 """
 
@@ -86,7 +87,7 @@ def serve(job: dict[str, Any], data_in: int, data_out: int, jailed: bool, course
     """The child's life: confine itself, execute the answer, serve cases until the grader says stop."""
     status = 1
     try:
-        answer.prepare(course, job["modules"])
+        answer.prepare(course)
         closed_calls = answer.close(job["closed"])
         confine.confine(confine.Limits(**job["limits"]), job["extra_memory"], sandboxed=jailed)
         names, error = answer.execute(job["cell"])

@@ -3,12 +3,15 @@
 import argparse
 import json
 import math
+import signal
 import struct
-from collections.abc import Callable
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kvlab import models
 from kvlab.cli.errors import CommandError
 from kvlab.paths import data_dir
 
@@ -24,20 +27,19 @@ class PresentModel:
     source: str
 
 
-# Models that `kvlab models add` can install: name to the function that does it.
-ADDABLE: dict[str, Callable[[], None]] = {}
-
-
 def add_parser(commands: Any) -> None:
     """Add this command to the parser."""
-    parser = commands.add_parser("models", help="list the models that are here, or add one")
+    parser = commands.add_parser("models", help="list the models that are here; add or remove one")
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    add = actions.add_parser("add", help="add a model")
-    add.add_argument("name", help="the model's name")
+    names = ", ".join(models.ADDABLE)
+    add = actions.add_parser("add", help="download a model, check it and put it into the user's cache")
+    add.add_argument("name", metavar="NAME", help=f"one of {names}")
+    remove = actions.add_parser("remove", help="delete a model that was added")
+    remove.add_argument("name", metavar="NAME", help=f"one of {names}")
     parser.set_defaults(execute=execute)
 
 
-def parameter_count(path: Path) -> int:
+def parameter_count(path: Path, advice: str = "`kvlab doctor` tells which files to bring back.") -> int:
     """How many numbers a safetensors file holds, from its header alone. Raises ValueError when it is damaged."""
     try:
         with path.open("rb") as file:
@@ -51,11 +53,11 @@ def parameter_count(path: Path) -> int:
             raise ValueError("the file is cut short")
         return sum(math.prod(entry["shape"]) for entry in tensors)
     except (struct.error, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path} is damaged: {error}. `kvlab doctor` tells which files to bring back.") from error
+        raise ValueError(f"{path} is damaged: {error}. {advice}") from error
 
 
-def present() -> list[PresentModel]:
-    """The models that are here, the primer's first. Raises ValueError when weights are damaged."""
+def primer() -> list[PresentModel]:
+    """The course's own models, by name. Raises ValueError when weights are damaged."""
     found = []
     for weights in sorted((data_dir() / "primer").glob("*/*.safetensors")):
         name = "primer" if weights.parent.name == "target" else f"primer-{weights.parent.name}"
@@ -64,30 +66,75 @@ def present() -> list[PresentModel]:
     return sorted(found, key=lambda model: model.name)
 
 
+def added() -> list[PresentModel]:
+    """The models that were added, in the list's order. Raises ValueError when weights are damaged."""
+    found = []
+    for model in models.ADDABLE.values():
+        if models.is_here(model.name):
+            weights = models.path(model.name) / "model.safetensors"
+            advice = f"Run `kvlab models remove {model.name}`, then add it again."
+            if not weights.is_file():
+                raise ValueError(f"{weights} is missing. {advice}")
+            count, source = parameter_count(weights, advice), f"{model.requirement} ({weights.parent})"
+            found.append(PresentModel(model.name, count, weights.stat().st_size, model.licence, source))
+    return found
+
+
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        models = present()
+        if options.action == "add":
+            return _add(options.name)
+        if options.action == "remove":
+            return _remove(options.name)
+        return _list()
     except ValueError as error:
-        raise CommandError(str(error)) from error
-    if options.action == "add":
-        return _add(options.name, [model.name for model in models])
-    if not models:
+        raise CommandError(f"{str(error).removesuffix('.')}.") from error
+
+
+def _list() -> int:
+    own = primer()
+    if not own:
         raise CommandError(f"There are no models in {data_dir()}. `kvlab doctor` tells what is missing.")
+    here = own + added()
     print(f"{'name':<16} {'parameters':>12} {'size':>9}  {'licence':<10} source")
-    for model in models:
+    for model in here:
         size = f"{model.size / 1e6:.1f} MB"
         print(f"{model.name:<16} {model.parameters:>12,} {size:>9}  {model.licence:<10} {model.source}")
-    print(f"\nLoad one in a notebook with kvlab.load({models[0].name!r}).")
+    missing = [model for model in models.ADDABLE.values() if not models.is_here(model.name)]
+    if missing:
+        print("\nCan be added with `kvlab models add NAME`:")
+    for entry in missing:
+        size = f"{entry.size / 1e6:.1f} MB"
+        detail = f"{entry.title}; downloads {entry.download / 1e6:.0f} MB"
+        print(f"{entry.name:<16} {entry.parameters:>12,} {size:>9}  {entry.licence:<10} {detail}")
+    print(f"\nLoad one in a notebook with kvlab.load({own[0].name!r}).")
     return 0
 
 
-def _add(name: str, here: list[str]) -> int:
-    if name in here:
-        print(f"{name} is already here.")
-        return 0
-    if name not in ADDABLE:
-        can = f"Can be added: {', '.join(ADDABLE)}." if ADDABLE else "This release can add no others."
-        raise CommandError(f"There is no model '{name}'. Here: {', '.join(here) or 'none'}. {can}")
-    ADDABLE[name]()
+def _course_names() -> list[str]:
+    return [model.name for model in primer()]
+
+
+def _add(name: str) -> int:
+    if name not in models.ADDABLE:
+        own = _course_names()
+        if name in own:
+            print(f"{name} is part of the course and already here.")
+            return 0
+        can = f"Can be added: {', '.join(models.ADDABLE)}."
+        raise CommandError(f"There is no model '{name}'. Here: {', '.join(own) or 'none'}. {can}")
+    # A plain end (`timeout`) becomes an exception, so that nothing half-made is left and pip is ended too.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    start, before = time.monotonic(), models.is_here(name)
+    place = models.add(name, lambda text: print(text, flush=True))
+    if not before:
+        print(f"{name} is in {place} ({time.monotonic() - start:.0f} seconds).")
+    return 0
+
+
+def _remove(name: str) -> int:
+    if name not in models.ADDABLE and name in _course_names():
+        raise CommandError(f"{name} is part of the course; only models that were added can be removed.")
+    print(f"Removed {models.remove(name)}.")
     return 0
