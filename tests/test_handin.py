@@ -101,6 +101,8 @@ def test_facts():
     assert "g: no answer cell was found" in found.facts
     assert "made from release 0123; the course now has abc" in found.facts
     assert found.answers == {"f": F}
+    assert "the locked cell check-f is missing" in collect(notebook(cell(F, "answer-f"))).facts
+    assert not any("check-f" in fact for fact in collect(notebook(cell(F), cell(CHECK))).facts)
 
 
 def test_a_giant_answer_is_not_read():
@@ -168,7 +170,8 @@ def test_only_regular_files_are_read(tmp_path):
 
 def test_a_forged_release_is_no_release():
     forged = {"kvlab": {"release": "x\n[ERROR] anna cheated\x1b]0;own\x07"}}
-    assert collect(notebook(cell(F, "answer-f"), metadata=forged)).facts == ["g: no answer cell was found", WHY]
+    facts = collect(notebook(cell(F, "answer-f"), cell(CHECK), metadata=forged)).facts
+    assert facts == ["g: no answer cell was found", WHY]
 
 
 WHY = "why: no answer cell was found"

@@ -170,15 +170,16 @@ def _plain(source: str) -> str:
 
 
 def _changed(released: Mapping[str, Any], cells: list[tuple[str, str, str]]) -> list[str]:
-    """Locked cells that are not as they were released."""
+    """Locked cells that are not as they were released. One that only lost its metadata is as it was."""
     facts = []
+    there_still = {(_plain(source), kind) for source, _, kind in cells if len(source) <= MOST_SOURCE}
     for cell in released["cells"]:
         marks = cell["metadata"].get("nbgrader", {})
-        if marks.get("locked") and not marks.get("solution"):
-            mine = [source for source, grade_id, _ in cells if grade_id == marks["grade_id"]]
-            want = _plain(_text(cell["source"]) or "")
-            if mine and all(_plain(source) != want for source in mine):
-                facts.append(f"the locked cell {marks['grade_id']} was changed")
+        if not marks.get("locked") or marks.get("solution"):
+            continue
+        if (_plain(_text(cell["source"]) or ""), cell["cell_type"]) not in there_still:
+            there = any(grade_id == marks["grade_id"] for _, grade_id, _ in cells)
+            facts.append(f"the locked cell {marks['grade_id']} {'was changed' if there else 'is missing'}")
     return facts
 
 

@@ -1,6 +1,7 @@
 """The catalogue as one class, graded by one `nbgrader autograde`; beside it, a part of it the conventional way.
 
-The default run leaves out the hand-ins that use up their time (`slow_ones`) and compares few; `make test-all` takes all.
+The default run takes every third of the hand-ins, those that use up their time left out, and compares few; `make
+test-all` takes all.
 """
 
 from __future__ import annotations
@@ -44,8 +45,10 @@ SLOW = {
     "slow-drip",
     "stops-itself",
 }
-CHOSEN = [trick for trick in tricks.all() if FULL or trick.name not in SLOW]
-COMPARED = ("skip-execution", "ast-transformer", "closed-import", "warns-inside", "metadata-stripped")
+COMPARED = ("checks-skip-execution", "ast-transformer", "closed-import", "warns-inside", "metadata-stripped")
+QUICK = [trick for trick in tricks.all() if trick.name not in SLOW]
+ALWAYS = {"honest-wrong", "loop-in-call", *COMPARED}
+CHOSEN = tricks.all() if FULL else [t for i, t in enumerate(QUICK) if i % 3 == 0 or t.name in ALWAYS]
 # Nothing is there to be graded, so nbgrader makes no row.
 EMPTY_HANDED = {"no-notebook"}
 
@@ -162,16 +165,16 @@ def test_the_gradebook_holds_automatic_marks_only(run: Run) -> None:
 def test_observed_facts_are_told(run: Run) -> None:
     """A flag is a fact in the log or the feedback; it changes no mark."""
     words = {
-        "changed": "was changed",
-        "copied": "answer cells were found",
-        "missing": "no answer cell was found",
-        "killed": "process",
-        "time": "no answer within",
-        "unreadable": "can't be read",
+        "changed": ["was changed"],
+        "copied": ["answer cells were found"],
+        "missing": ["is missing", "no answer cell was found", "as it was handed out"],
+        "killed": ["process", "no answer within"],
+        "time": ["no answer within", "not come to an end", "was used up"],
+        "unreadable": ["can't be read"],
     }
     for trick in CHOSEN:
-        asked = [words[flag] for flag in trick.expect.flags if flag in words]
-        if asked and len(asked) == len(trick.expect.flags):
+        asked = [word for flag in trick.expect.flags if flag in words for word in words[flag]]
+        if asked and all(flag in words for flag in trick.expect.flags):
             told = "\n".join(line for line in run.log.splitlines() if f"{UNIT} of {trick.name}" in line)
             told += run.course.feedback(trick.name)
             assert any(word in told for word in asked), f"{trick.name}: {trick.expect.flags}\n{told}"
