@@ -5,6 +5,7 @@ The builder (`python -m kvgrade build`) reads this file too, so a notebook relea
 
 import os
 import sys
+import warnings
 
 # nbgrader loads our steps by name, and its command has another folder on its path than this one.
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -33,3 +34,6 @@ c.CourseDirectory.ignore = [".ipynb_checkpoints", "*.pyc", "__pycache__", "feedb
 
 # What learners write is shown to instructors: no scripts in it.
 c.HTMLExporter.sanitize_html = True
+
+# nbgrader adds rows in an order that SQLAlchemy remarks on, several times for every learner.
+warnings.filterwarnings("ignore", message="Object of type .* not in session")

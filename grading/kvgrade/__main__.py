@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -45,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
                 return 1
         else:
             build.write(units)
-    except (UnitError, RuntimeError, OSError) as error:
+    except (UnitError, RuntimeError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
@@ -55,6 +56,11 @@ def doctor() -> int:
     """Print whether the jail works here, and what to do where it does not."""
     from . import jail
 
+    for name in ("kvlab", "nbgrader", "torch"):
+        if importlib.util.find_spec(name) is None:
+            print(f"environment: {name} is not installed for {sys.executable}: run `make instructor` once, then")
+            print("  source .venv/bin/activate, in the course's root folder")
+            return 1
     why = jail.unavailable()
     print(f"jail: {why}" if why else "jail: ok, answers are isolated on this machine")
     return 1 if why else 0

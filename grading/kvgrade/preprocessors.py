@@ -78,7 +78,7 @@ class Graft(NbGraderPreprocessor):
         if found.unreadable:
             self.log.warning("%s of %s can't be read: %s", marks["notebook"], marks["student"], found.unreadable)
         for fact in found.facts:
-            self.log.info("%s of %s: %s", marks["notebook"], marks["student"], fact)
+            self.log.warning("%s of %s: %s", marks["notebook"], marks["student"], fact)
         names = {place.grade_id: place.name for place in handin.places(master)}
         for cell in master.cells:
             grade_id = cell.metadata.get("nbgrader", {}).get("grade_id")
@@ -111,15 +111,13 @@ class GradeInJail(NbGraderPreprocessor):
             seconds=self.seconds,
             case_seconds=self.case_seconds or None,
         )
-        for fact in report.facts:
+        for fact in dict.fromkeys(report.facts):
             self.log.warning("%s of %s: %s", marks["notebook"], marks["student"], fact)
         for cell in nb.cells:
             mark = cell.metadata.get("nbgrader", {})
             name = str(mark.get("grade_id", "")).removeprefix("check-")
             if cell.cell_type == "code" and mark.get("grade") and name in report.verdicts:
-                words = feedback.text(report, name)
-                if found.get("unreadable"):
-                    words = f"{found['unreadable']}\n{words}"
+                words = feedback.text(report, name, found.get("facts", []), found.get("unreadable", ""))
                 points = min(report.verdicts[name].points, float(mark["points"]))
                 cell.outputs = [
                     new_output("stream", name="stdout", text=words),
@@ -191,7 +189,7 @@ def _displayable(source: str, cell_type: str) -> str:
     source = re.sub(r"\n{100,}", "\n" * 100, source)
     if cell_type == "code":
         return source
-    source = re.sub(r"<(?=[A-Za-z/!?])", "&lt;", source.replace("&#", "&amp;#"))
+    source = re.sub(r"<(?=[A-Za-z/?])", "&lt;", source.replace("&#", "&amp;#"))
     return re.sub(r"(?i)\b(javascript|vbscript|data)\s*:", r"\1 :", source)  # no link that runs
 
 

@@ -47,7 +47,9 @@ def run(unit: str, seed: int = 1, isolated: bool = True, root: Path = ROOT) -> l
         for exercise in exercises.values():
             drawn = cases.draw(exercise, seed)
             sources = known(exercise.name, root)
-            right = next(text for name, text in sources.items() if name.startswith("right_"))
+            right = next((text for name, text in sources.items() if name.startswith("right_")), None)
+            if right is None:
+                raise ValueError(f"grading/answers/{exercise.name}/ has no right_*.py: the proof begins with one")
             sources["hard_coded"] = visible.hard_coded(authored, exercise, right)
             for name, source in sources.items():
                 began = running.times.cases

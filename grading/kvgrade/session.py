@@ -94,7 +94,9 @@ class Session:
             for case in cases[group.name]:
                 if failed or lost >= MOST_LOST:  # the group is lost already, or the answer keeps ending its process
                     given.append(
-                        "an earlier case of this kind was not answered" if failed else "the answer was stopped"
+                        "an earlier case of this kind was not answered"
+                        if failed
+                        else "not run: too many cases were not answered"
                     )
                     continue
                 try:
