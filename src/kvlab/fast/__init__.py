@@ -1,0 +1,25 @@
+"""The readable model's work, near the limit of the machine: the same weights, a compiled decode step, fewer bytes.
+
+docs/fast.md explains each step of the way and what it won. Needs the `fast` extra (numba).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvlab.fast.llama import FastLlama
+
+__all__ = ["FastLlama"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "FastLlama":
+        try:
+            return import_module("kvlab.fast.llama").FastLlama
+        except ModuleNotFoundError as error:
+            if error.name not in ("numba", "llvmlite"):
+                raise
+            raise ModuleNotFoundError(
+                "kvlab.fast needs numba, which is not installed: pip install 'kvlab[fast]'", name=error.name
+            ) from None
+    raise AttributeError(f"module 'kvlab.fast' has no attribute '{name}'")
