@@ -197,6 +197,36 @@ def _positions_one_more(right: Any) -> Any:
     return positions_processed
 
 
+def _shared_block_written(right: Any) -> Any:
+    def reserve(self: Any, seq: Any, n_tokens: int) -> Any:
+        counts = self._references
+        self._references = [min(count, 1) for count in counts]  # as if nobody shared anything
+        try:
+            return right(self, seq, n_tokens)
+        finally:
+            self._references = [max(a, b) for a, b in zip(counts, self._references, strict=True)]
+
+    return reserve
+
+
+def _block_not_copied(right: Any) -> Any:
+    return lambda self, copies: None
+
+
+def _shared_block_freed(right: Any) -> Any:
+    def free(self: Any, seq: Any) -> None:
+        table = self.block_table(seq)
+        for block in table:
+            self._references[block] = 1
+        right(self, seq)
+        for block in table:  # and they are the next to be handed out
+            if block in self._empty:
+                self._empty.remove(block)
+                self._empty.appendleft(block)
+
+    return free
+
+
 def _query_heads_counted(right: Any) -> Any:
     def kv_bytes(model: Any, seq_len: int, batch: int = 1, bytes_per_value: float = 2) -> Any:
         from kvlab.published import shape_of
@@ -331,6 +361,24 @@ FAULTS: dict[str, Fault] = {
             "one decode step too many is counted",
             "kvlab.arithmetic.work:positions_processed",
             _positions_one_more,
+        ),
+        Fault(
+            "shared_block_written",
+            "a shared, partly filled block is written without a copy",
+            "kvlab.engine.blocks:BlockManager.reserve",
+            _shared_block_written,
+        ),
+        Fault(
+            "block_not_copied",
+            "copy-on-write hands out a new block, but does not copy what the old one holds",
+            "kvlab.engine.pool:PagedPool.copy_blocks",
+            _block_not_copied,
+        ),
+        Fault(
+            "shared_block_freed",
+            "a sequence that ends gives its blocks back although others use them still",
+            "kvlab.engine.blocks:BlockManager.free",
+            _shared_block_freed,
         ),
         Fault(
             "query_heads_counted",

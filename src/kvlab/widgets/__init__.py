@@ -6,19 +6,41 @@ Importing this package loads neither ipywidgets nor matplotlib: both are loaded 
 from kvlab.widgets.base import Explorer, Result
 from kvlab.widgets.break_it import CHOICES as FAULT_CHOICES
 from kvlab.widgets.break_it import break_it, run_fault
+from kvlab.widgets.break_pages import PAGE_FAULTS, break_pages, run_pages_fault
 from kvlab.widgets.cache_stepper import StepperState, cache_stepper, state_at, stepper_states
 from kvlab.widgets.kv_calculator import kv_calculator, kv_sizes
+from kvlab.widgets.page_waste import draw_lengths, empty_share, page_waste, waste_by_block
+from kvlab.widgets.paged_pool import paged_pool, pool_matrix, pool_states
+from kvlab.widgets.roofline_explorer import roofline_explorer, roofline_passes
+from kvlab.widgets.scheduler_timeline import scheduler_timeline, timeline
+from kvlab.widgets.window_mask import window_mask, window_view
 
 __all__ = [
     "FAULT_CHOICES",
+    "PAGE_FAULTS",
     "Explorer",
     "Result",
     "StepperState",
     "break_it",
+    "break_pages",
     "cache_stepper",
+    "draw_lengths",
+    "empty_share",
     "kv_calculator",
     "kv_sizes",
+    "page_waste",
+    "paged_pool",
+    "pool_matrix",
+    "pool_states",
+    "roofline_explorer",
+    "roofline_passes",
     "run_fault",
+    "run_pages_fault",
+    "scheduler_timeline",
     "state_at",
     "stepper_states",
+    "timeline",
+    "waste_by_block",
+    "window_mask",
+    "window_view",
 ]

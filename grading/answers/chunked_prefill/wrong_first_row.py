@@ -1,0 +1,10 @@
+"""Wrong: the first row of the last chunk."""
+# mistake: first row of the last chunk
+
+
+def chunked_prefill(model, ids, chunk_size, cache):
+    if len(ids) == 0 or chunk_size < 1:
+        raise ValueError("no ids, or no chunk_size")
+    for begin in range(0, len(ids), chunk_size):
+        logits = model(ids[begin : begin + chunk_size], cache)
+    return logits[0]

@@ -1,0 +1,11 @@
+"""Wrong: marks the ids that are done by overwriting them."""
+# mistake: ids changed
+
+
+def chunked_prefill(model, ids, chunk_size, cache):
+    if len(ids) == 0 or chunk_size < 1:
+        raise ValueError("no ids, or no chunk_size")
+    for begin in range(0, len(ids), chunk_size):
+        logits = model(ids[begin : begin + chunk_size], cache)
+        ids[begin : begin + chunk_size] = -1
+    return logits[-1]

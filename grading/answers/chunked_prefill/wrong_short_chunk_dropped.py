@@ -1,0 +1,10 @@
+"""Wrong: only full chunks are fed."""
+# mistake: short chunk dropped
+
+
+def chunked_prefill(model, ids, chunk_size, cache):
+    if len(ids) == 0 or chunk_size < 1:
+        raise ValueError("no ids, or no chunk_size")
+    for begin in range(0, len(ids) - chunk_size + 1, chunk_size):
+        logits = model(ids[begin : begin + chunk_size], cache)
+    return logits[-1]

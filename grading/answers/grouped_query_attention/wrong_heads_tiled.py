@@ -1,0 +1,21 @@
+"""Wrong: repeats the whole list of KV heads, so query head h reads KV head h % H_kv."""
+# mistake: heads tiled
+
+import math
+
+import torch
+
+
+def grouped_query_attention(q, k, v):
+    heads, n_q, d = q.shape[1:]
+    kv_heads, n_k = k.shape[1], k.shape[2]
+    if heads % kv_heads:
+        raise ValueError("heads do not fit")
+    if n_q > n_k:
+        raise ValueError("more queries than keys")
+    k = k.repeat(1, heads // kv_heads, 1, 1)
+    v = v.repeat(1, heads // kv_heads, 1, 1)
+    s = q @ k.transpose(2, 3) / math.sqrt(d)
+    mask = torch.tril(torch.ones(n_q, n_k, dtype=torch.bool), n_k - n_q)
+    s = s.masked_fill(~mask, -math.inf)
+    return torch.softmax(s, dim=-1) @ v

@@ -1,0 +1,15 @@
+"""Wrong: tokens over the whole time, waiting included."""
+# mistake: tps over the whole request
+
+import math
+
+
+def latency_metrics(requested_at, token_times):
+    if not token_times:
+        raise ValueError("no tokens")
+    if any(b < a for a, b in zip([requested_at, *token_times], token_times, strict=False)):
+        raise ValueError("time runs backwards")
+    n = len(token_times)
+    tpot = (token_times[-1] - token_times[0]) / (n - 1) if n > 1 else math.nan
+    tps = 1 / tpot if n == 1 else math.inf if tpot == 0 else n / (token_times[-1] - requested_at)
+    return {"ttft": token_times[0] - requested_at, "tpot": tpot, "tps": tps, "e2e": token_times[-1] - requested_at}

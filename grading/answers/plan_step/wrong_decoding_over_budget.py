@@ -1,0 +1,19 @@
+"""Wrong: every decoding request gets its token, budget or not."""
+# mistake: decoding over the budget
+
+
+def plan_step(decoding, prefilling, max_seqs, token_budget):
+    if max_seqs < 0 or token_budget < 0:
+        raise ValueError("limits must not be negative")
+    if token_budget == 0:
+        return {}
+    plan, left = {}, token_budget
+    for name in decoding:
+        if len(plan) < max_seqs:
+            plan[name] = 1
+            left -= 1
+    for name, todo in prefilling:
+        if len(plan) < max_seqs and left > 0:
+            plan[name] = min(todo, left)
+            left -= plan[name]
+    return plan

@@ -1,0 +1,16 @@
+"""Wrong: every prompt may take all that the decoding requests leave."""
+# mistake: each prompt cut by itself
+
+
+def plan_step(decoding, prefilling, max_seqs, token_budget):
+    if max_seqs < 0 or token_budget < 0:
+        raise ValueError("limits must not be negative")
+    plan, left = {}, token_budget
+    for name in decoding:
+        if len(plan) < max_seqs and left > 0:
+            plan[name] = 1
+            left -= 1
+    for name, todo in prefilling:
+        if len(plan) < max_seqs and left > 0:
+            plan[name] = min(todo, left)
+    return plan

@@ -1,0 +1,17 @@
+"""Wrong: only the budget is checked."""
+# mistake: negative max_seqs passes
+
+
+def plan_step(decoding, prefilling, max_seqs, token_budget):
+    if token_budget < 0:
+        raise ValueError("the budget must not be negative")
+    plan, left = {}, token_budget
+    for name in decoding:
+        if len(plan) < max_seqs and left > 0:
+            plan[name] = 1
+            left -= 1
+    for name, todo in prefilling:
+        if len(plan) < max_seqs and left > 0:
+            plan[name] = min(todo, left)
+            left -= plan[name]
+    return plan

@@ -1,0 +1,13 @@
+"""Wrong: prompts come first."""
+# mistake: prefill first
+
+
+def plan_step(decoding, prefilling, max_seqs, token_budget):
+    if max_seqs < 0 or token_budget < 0:
+        raise ValueError("limits must not be negative")
+    plan, left = {}, token_budget
+    for name, wish in [*prefilling, *((name, 1) for name in decoding)]:
+        if len(plan) < max_seqs and left > 0:
+            plan[name] = min(wish, left)
+            left -= plan[name]
+    return plan

@@ -1,0 +1,11 @@
+"""Wrong: gives only what is held."""
+# mistake: empty slots left out
+
+
+def ring_positions(length, window):
+    if length < 0 or window < 1:
+        raise ValueError("bad sizes")
+    slots = [-1] * window
+    for p in range(length):
+        slots[p % window] = p
+    return [p for p in slots if p >= 0]

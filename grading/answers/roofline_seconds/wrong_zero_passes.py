@@ -1,0 +1,8 @@
+"""Wrong: 0 passes and divides."""
+# mistake: zero passes
+
+
+def roofline_seconds(flops, bytes_moved, peak_flops, bandwidth):
+    if peak_flops < 0 or bandwidth < 0:
+        raise ValueError("rates must not be negative")
+    return max(flops / peak_flops, bytes_moved / bandwidth)

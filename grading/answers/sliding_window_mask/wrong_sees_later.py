@@ -1,0 +1,12 @@
+"""Wrong: everything from the lower edge on."""
+# mistake: sees later positions
+
+import torch
+
+
+def sliding_window_mask(n_q, n_k, window):
+    if n_q > n_k or window < 1:
+        raise ValueError("more queries than keys, or no window")
+    i = torch.arange(n_q)[:, None] + n_k - n_q
+    j = torch.arange(n_k)[None, :]
+    return j > i - window
