@@ -187,6 +187,8 @@ class Course:
     def _nbgrader(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         home = self.folder / "home"
         keep = {name: os.environ[name] for name in ("PATH", "LANG", "OMP_NUM_THREADS") if name in os.environ}
+        # nbgrader calls alembic by name, as in an activated environment
+        keep["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), keep.get("PATH", os.defpath)])
         environment = {**keep, "HOME": str(home), "PYTHONPATH": str(self.repository / "src")}
         return subprocess.run(
             [sys.executable, "-m", "nbgrader", *arguments],

@@ -38,6 +38,8 @@ class Course:
     def nbgrader(self, *arguments: str, timeout: float = 3600) -> subprocess.CompletedProcess[str]:
         """Run nbgrader's command in the course folder, with a home of its own."""
         keep = {name: os.environ[name] for name in ("PATH", "LANG", "OMP_NUM_THREADS") if name in os.environ}
+        # nbgrader calls alembic by name, as in an activated environment
+        keep["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), keep.get("PATH", os.defpath)])
         path = os.pathsep.join(str(ROOT / name) for name in ("grading", "src"))
         environment = {**keep, "HOME": str(self.folder / "home"), "PYTHONPATH": path}
         return subprocess.run(
