@@ -172,7 +172,7 @@ def test_observed_facts_are_told(run: Run) -> None:
         "time": ["no answer within", "not come to an end", "was used up"],
         "unreadable": ["can't be read"],
     }
-    for trick in CHOSEN:
+    for trick in (t for t in CHOSEN if t.name not in EMPTY_HANDED):
         asked = [word for flag in trick.expect.flags if flag in words for word in words[flag]]
         if asked and all(flag in words for flag in trick.expect.flags):
             told = "\n".join(line for line in run.log.splitlines() if f"{UNIT} of {trick.name}" in line)
