@@ -256,7 +256,7 @@ def test_the_source_of_a_closed_function_is_nowhere_in_the_jail(running):
     source = """
 import os
 def half(x):
-    for top in ("/course", "/grader", "/work", "/home", "/tmp", "/repo"):
+    for top in ("/course", "/grader", "/home", "/tmp", "/srv", "/opt"):
         for where, _, files in os.walk(top):
             for name in files:
                 with open(os.path.join(where, name), "rb") as file:

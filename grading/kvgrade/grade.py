@@ -29,11 +29,6 @@ class Report:
         return sum(v.points for v in self.verdicts.values())
 
 
-def closed_names(exercises: Mapping[str, cases.Exercise]) -> list[str]:
-    """Everything that some exercise of a unit closes."""
-    return list(dict.fromkeys(name for exercise in exercises.values() for name in exercise.closed))
-
-
 def grade(
     unit: str,
     answers: Mapping[str, str],

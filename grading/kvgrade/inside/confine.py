@@ -31,7 +31,6 @@ class Limits:
     home_bytes: int = 16 * _MB  # /home/jail, and as much again in /dev/shm
     files: int = 2000  # in /tmp, /home/jail and /dev/shm together
     tasks: int = 64  # threads and processes in the jail
-    output_bytes: int = _MB
 
 
 # System calls that no answer needs, as name:number on x86_64:number on aarch64.
