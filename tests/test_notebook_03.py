@@ -13,7 +13,7 @@ from helpers import ROOT
 from kvgrade import build
 from kvgrade.units import read_unit
 from kvlab import claims, glossary
-from test_notebook_01 import execute, outputs, shown
+from notebook_runs import execute, outputs, shown
 
 UNIT = ROOT / "grading" / "units" / "03_memory.py"
 RELEASED = ROOT / "notebooks" / "03_memory.ipynb"
