@@ -18,12 +18,14 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from decode import PROMPT, Spread, in_turn, primer, ran_on
 from limits import bandwidth
+from llamacpp import rivals
 from rivals import Decoded, Stopwatch, decode_runs, transformers_twin
 from rows import Row, report, rows_of
 from tqdm import tqdm
@@ -38,6 +40,7 @@ from kvlab.loading import random_model
 from kvlab.model import Llama
 from kvlab.sampling import SamplingSettings, next_token_probs, sample
 
+LLAMA_CPP = "llama.cpp bf16"
 READABLE, GENERATE, STATIC = "readable", "transformers generate", "transformers generate, static cache"
 
 
@@ -93,7 +96,7 @@ def decoded_static(twin: Any, ids: Sequence[int], steps: int) -> Decoded:
 
 
 def measure_decode(
-    plan: Plan, model: Llama, fast: Mapping[str, FastLlama], threads: int
+    plan: Plan, model: Llama, fast: Mapping[str, FastLlama], native: Mapping[str, Any], threads: int
 ) -> tuple[list[Row], dict[str, float]]:
     """Rows for each context, and the best read speeds seen, in bytes per second.
 
@@ -114,6 +117,9 @@ def measure_decode(
             prefill(one, ids[:-1], cache)  # type: ignore[arg-type]
             runs[name] = lambda one=one, cache=cache, ids=ids: decoded(one, cache, ids, plan.steps)  # type: ignore[misc]
             n_bytes[name] = one.nbytes + cache.nbytes / cache.length * (context + plan.steps / 2)
+        for name, one in native.items():
+            one.prefill(ids[:-1])
+            runs[name] = lambda one=one, ids=ids: one.decode(ids, plan.steps)  # type: ignore[misc]
         for run in runs.values():
             run()
         with tqdm(total=plan.rounds * len(runs), desc=f"decode {context}", file=sys.stderr) as bar:
@@ -125,6 +131,7 @@ def measure_decode(
     for context, seconds, n_bytes in measured:
         best = min((GENERATE, STATIC), key=lambda name: Spread.of(seconds[name]).median)
         beside = dict.fromkeys([READABLE, "bf16"], best) | {"int8": "bf16", "int4": "bf16"}
+        beside |= {f"llama.cpp {theirs}": ours for theirs, ours in (("bf16", "bf16"), ("q8_0", "int8"))}
         limits = {name: size / max(rates.values()) for name, size in n_bytes.items()}
         rows += rows_of(f"decode, context {context}", seconds, beside, limits)
     return rows, rates
@@ -134,7 +141,7 @@ def measure_decode(
 
 
 @torch.no_grad()
-def measure_prefill(plan: Plan, model: Llama, fast: FastLlama) -> list[Row]:
+def measure_prefill(plan: Plan, model: Llama, fast: FastLlama, native: Mapping[str, Any]) -> list[Row]:
     """Whole prompts in bf16; "matrix products" are the layers' products alone, which nothing can leave out."""
     twin = transformers_twin(model)
     rows = []
@@ -153,13 +160,15 @@ def measure_prefill(plan: Plan, model: Llama, fast: FastLlama) -> list[Row]:
             "bf16": lambda caches=caches, ours=ours: ours(fast, caches["bf16"]),
             "matrix products": lambda n=n: products(fast, n),
         }
+        if LLAMA_CPP in native:
+            runs[LLAMA_CPP] = lambda ids=ids: native[LLAMA_CPP].prefill(ids.tolist())
         for run in runs.values():
             run()
         rounds = max(plan.rounds // 2, 2)
         with tqdm(total=rounds * len(runs), desc=f"prefill {n}", file=sys.stderr) as bar:
             timed = {name: lambda run=run: profiling.seconds_of(run) for name, run in runs.items()}
             seconds = in_turn(timed, rounds, bar)  # type: ignore[arg-type]
-        beside = {READABLE: GENERATE, "bf16": GENERATE, "matrix products": "bf16"}
+        beside = {READABLE: GENERATE, "bf16": GENERATE, "matrix products": "bf16", LLAMA_CPP: "bf16"}
         rows += rows_of(f"prefill {n}, bf16", seconds, beside)
     return rows
 
@@ -263,8 +272,10 @@ def measure(plan: Plan, threads: int) -> dict[str, Any]:
 
     model = random_model(plan.shape, "cpu", torch.bfloat16)
     fast = {name: FastLlama.from_model(model, name) for name in plan.formats}
-    rows, rates = measure_decode(plan, model, fast, threads)
-    rows += measure_prefill(plan, model, fast["bf16"])
+    with TemporaryDirectory() as folder:
+        native = rivals(model, Path(folder), threads, max(*plan.contexts, *plan.prompts) + plan.steps + 1)
+        rows, rates = measure_decode(plan, model, fast, native, threads)
+        rows += measure_prefill(plan, model, fast["bf16"], native)
     rows += measure_sampling(plan) + measure_primer(plan)
     load.append(os.getloadavg()[0])
     print("Read speed: " + ", ".join(f"{name} {rate / 1e9:.1f}" for name, rate in rates.items()) + " GB/s")

@@ -57,10 +57,12 @@ from kvlab.generate import decode_step, generate_cached, generate_naive, prefill
 torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
 model = kvlab.load(MODEL, DEVICE)
 exact = kvlab.load(MODEL, "cpu", torch.float64)  # for questions of equality: in float64, ties do not flip by rounding
+n_params = sum(p.numel() for p in model.parameters())
+short = FAST or (n_params > 20_000_000 and model.device.type == "cpu")  # fewer tokens, so that no cell takes minutes
 PROMPT = "Once there was a brave boy named Felix."
 print(profiling.describe_device(model.device))
 print(
-    f"{MODEL}: {sum(p.numel() for p in model.parameters()):,} parameters, {model.config.n_layers} layers, "
+    f"{MODEL}: {n_params:,} parameters, {model.config.n_layers} layers, "
     f"in each of them {model.config.n_heads} query heads and {model.config.n_kv_heads} KV heads (card 2 says what these are)"
 )
 
@@ -85,7 +87,7 @@ quiz.predict(
 )
 
 # %%
-n_new = 40 if FAST else 120
+n_new = 40 if short else 120
 naive = generate_naive(exact, PROMPT, n_new)
 cached = generate_cached(exact, PROMPT, n_new)
 prompt_len = len(cached.prompt_ids)
@@ -126,7 +128,7 @@ quiz.predict(
 )
 
 # %%
-lengths = [16, 32, 64] if FAST else [16, 64, 128, 256, 512]
+lengths = [16, 32, 64] if short else [16, 64, 128, 256, 512]
 start = model.tokenizer.encode("mom")
 
 
@@ -731,7 +733,7 @@ widgets.break_it(model, prompt=PROMPT, fault="position_off_by_one")
 
 # %%
 for fault in widgets.FAULT_CHOICES:
-    found = widgets.run_fault(model, fault, PROMPT, 12 if FAST else 24)
+    found = widgets.run_fault(model, fault, PROMPT, 12 if short else 24)
     red = [name for name, passes in found["checks"].items() if not passes]
     text = (
         "text unchanged"

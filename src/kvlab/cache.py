@@ -152,6 +152,17 @@ class PreallocatedCache:
         length = check_truncation(length, max(self._lengths))
         self._lengths = [min(n, length) for n in self._lengths]
 
+    @property
+    def storage(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """All the room for K and for V, each (n_layers, batch, n_kv_heads, max_len, d_head), for kernels that write there."""
+        return self._k, self._v
+
+    def set_length(self, length: int) -> None:
+        """Every layer holds `length` positions: for kernels that have filled them through `storage`."""
+        if not 0 <= length <= self.max_len:
+            raise ValueError(f"length must be from 0 to {self.max_len}, got {length}")
+        self._lengths = [length] * self._layout.n_layers
+
 
 def check_layer(layer: int, n_layers: int) -> None:
     if not 0 <= layer < n_layers:

@@ -1,18 +1,22 @@
 """The readable model's work, near the limit of the machine: the same weights, a compiled decode step, fewer bytes.
 
-docs/fast.md explains each step of the way and what it won. Needs the `fast` extra (numba).
+`FastLlama` is for a CPU and needs the `fast` extra (numba); `GraphLlama` is for a GPU and needs torch alone.
+docs/fast.md explains each step of the way and what it won.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kvlab.fast.graph import GraphLlama
     from kvlab.fast.llama import FastLlama
 
-__all__ = ["FastLlama"]
+__all__ = ["FastLlama", "GraphLlama"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "GraphLlama":
+        return import_module("kvlab.fast.graph").GraphLlama
     if name == "FastLlama":
         try:
             return import_module("kvlab.fast.llama").FastLlama

@@ -105,13 +105,13 @@ class FastLlama:
     def _step(self, token: int, cache: PreallocatedCache) -> torch.Tensor:
         position, scratch = cache.length, self._scratch
         scratch.x[:] = self.embed(torch.tensor([token]))[0].numpy()
-        keys, values = weights.as_array(cache._k[:, 0]), weights.as_array(cache._v[:, 0])
+        keys, values = (weights.as_array(room[:, 0]) for room in cache.storage)
 
         def job(t: int) -> None:
             step.decode(self.weights, scratch, keys, values, position, self._logits, t, self.team.n)
 
         self.team.run(job)
-        cache._lengths = [position + 1] * self.config.n_layers
+        cache.set_length(position + 1)
         return torch.from_numpy(self._logits.copy())  # the next step writes over the original
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:

@@ -54,7 +54,7 @@ class Pass:
         norm = self.model.weights.norms[-1]
         rows.add_normalise(self.x, as_array(self.y), norm, config.norm_eps, as_array(normed))
         logits = product(normed[-1:] if self.last_only else normed, self.model.weights.head, 0, dtype)
-        self.cache._lengths = [self.start + len(self.y)] * config.n_layers
+        self.cache.set_length(self.start + len(self.y))
         return logits if dtype == torch.float64 else logits.float()
 
     @torch.no_grad()
@@ -68,8 +68,9 @@ class Pass:
         normed, hidden = torch.empty_like(y), torch.empty(len(y), config.d_ff, dtype=dtype)
         one = x.dtype.type(1)
         counter, goal = self.model.team.counter, 0
+        all_keys, all_values = self.cache.storage
         for layer in range(config.n_layers):
-            keys, values = self.cache._k[layer, 0], self.cache._v[layer, 0]
+            keys, values = all_keys[layer, 0], all_values[layer, 0]
             rows.add_normalise(x, as_array(y), w.norms[2 * layer], config.norm_eps, as_array(normed))
             qkv = as_array(product(normed, w.qkv, layer, dtype))
             room = self.room[t]
