@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kvlab.config import ModelConfig
 from kvlab.engine import POLICIES, Engine, Request, State, StepClock, paged_gather
-from kvlab.engine.pool import paged_decode_attention
+from kvlab.engine.pool import decode_bias, paged_decode_attention
 from kvlab.generate import generate_cached
 from kvlab.loading import initialise
 from kvlab.model import Llama
@@ -93,6 +93,15 @@ def test_preemption_recomputes_and_changes_nothing():
     for request in made:
         assert request.output == alone(request.prompt, 12)
         assert request.positions + request.from_cache >= 10 + 12 - 1
+
+
+def test_who_comes_back_into_the_queue_keeps_his_place_among_equal_arrivals():
+    made = [Request(str(i), [i + 1] * 10, 12) for i in range(5)]
+    served = engine("chunked", n_blocks=11, max_seqs=3)
+    served.run(made)
+    assert sum(request.preemptions for request in made) > 0
+    ends = [request.token_times[-1] for request in made]
+    assert ends == sorted(ends)
 
 
 def test_a_prefix_hit_saves_its_positions():
@@ -181,6 +190,7 @@ def test_a_step_that_fails_can_be_repeated(monkeypatch):
         (Request("x", [50], 3), "outside the vocabulary"),
         (Request("x", [1], 3, arrival=-1.0), "arrival"),
         (Request("x", [1], 3, arrival=math.nan), "arrival"),
+        (Request("x", [1], 3, cache_limit=-1), "cache_limit"),
         (Request("a", [1], 3), "there is a request 'a' already"),
         (Request("x", [1], 3, SamplingSettings(logit_bias={99: 1.0})), "logit_bias"),
     ],
@@ -211,7 +221,7 @@ def test_paged_attention_reads_through_the_table():
     q = torch.randn(3, 6, 8, dtype=torch.float64)
     tables = torch.tensor([[3, 1, 7], [8, 0, 0], [2, 5, 0]])
     lengths = torch.tensor([10, 1, 8])
-    out = paged_decode_attention(q, pool_k, pool_v, tables, lengths)
+    out = paged_decode_attention(q, pool_k, pool_v, tables, decode_bias(lengths, 12, q.dtype))
     for s in range(3):
         k, v = (paged_gather(pool, tables[s], int(lengths[s])) for pool in (pool_k, pool_v))
         for h in range(6):

@@ -89,12 +89,14 @@ def test_a_prefix_is_found_again_also_after_its_owner_left():
 
 def test_the_least_recently_used_content_goes_first():
     manager = BlockManager(4, 2)
+    held = []
     for seq, first in (("old", 0), ("new", 10)):
         manager.start(seq, [first, first + 1, first + 2])
         manager.reserve(seq, 3)
         manager.commit(seq, [first, first + 1, first + 2])
+        held.append(manager.block_table(seq)[0])
         manager.free(seq)
-    assert manager.n_cached == 2
+    assert manager.n_cached == 2 and manager.cached_blocks == tuple(held), "the full block of each, the older one first"
     manager.start("big", [50] * 6)
     manager.reserve("big", 5)  # three blocks: two empty ones and the content of "old"
     assert manager.start("again new", [10, 11, 0]) == 2

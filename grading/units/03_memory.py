@@ -17,7 +17,7 @@
 # - build the mask and the ring of a sliding window, and tell what it forgets from what a mean loss shows of it.
 #
 # You need: notebook 01, and PyTorch as far as indexing, broadcasting and softmax. No GPU, no network.
-# On a GPU the same cells run there; the models are so small that this changes little.
+# On a GPU the same cells should run there (nobody has tried yet); the models are so small that this would change little.
 
 # %%
 # On Google Colab this cell fetches the course; anywhere else it does nothing.

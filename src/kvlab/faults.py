@@ -256,6 +256,81 @@ def _claims_agree(right: Any) -> Any:
     return lambda claim: True
 
 
+def _resampled_from_target(right: Any) -> Any:
+    return lambda p, q: p
+
+
+def _draft_probs_unfiltered(right: Any) -> Any:
+    def draft_distribution(logits: Any, settings: Any, context: Any, n_prompt: int) -> Any:
+        from kvlab.sampling import temperature_probs
+
+        drawn_from, _ = right(logits, settings, context, n_prompt)
+        return drawn_from, temperature_probs(logits, settings.temperature)
+
+    return draft_distribution
+
+
+def _bonus_from_draft(right: Any) -> Any:
+    return lambda draft_probs, target_probs: draft_probs[-1] if len(draft_probs) else right(draft_probs, target_probs)
+
+
+def _target_cache_kept(right: Any) -> Any:
+    return lambda cache, length: None
+
+
+def _draft_cache_stale(right: Any) -> Any:
+    return lambda held, context: min(len(held), len(context) - 1)
+
+
+def _running_max_not_rescaled(right: Any) -> Any:
+    def rescaling(largest: Any, new_largest: Any) -> Any:
+        import torch
+
+        return torch.ones_like(new_largest)
+
+    return rescaling
+
+
+def _padding_pooled(right: Any) -> Any:
+    return lambda hidden, mask: right(hidden, (mask == mask))
+
+
+def _dot_for_cosine(right: Any) -> Any:
+    return lambda vectors: vectors
+
+
+def _rows_for_hidden_states(right: Any) -> Any:
+    def every_layer(model: Any, ids: Any) -> Any:
+        for _ in right(model, ids):
+            yield model.model.embed_tokens(ids)
+
+    return every_layer
+
+
+def _prefix_forgotten(right: Any) -> Any:
+    return lambda before, tokens: right(b"", tokens)
+
+
+def _salt_forgotten(right: Any) -> Any:
+    def start(self: Any, seq: Any, tokens: Any, salt: bytes = b"", at_most: int | None = None) -> int:
+        return int(right(self, seq, tokens, b"", at_most))
+
+    return start
+
+
+def _usage_added_up(right: Any) -> Any:
+    def merge_usage(events: Any) -> dict[str, Any]:
+        reports = list(events)
+        sums = {
+            key: sum(report.get(key) or 0 for report in reports)
+            for key, value in right(reports).items()
+            if isinstance(value, int | float)
+        }
+        return right(reports) | sums
+
+    return merge_usage
+
+
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
@@ -393,7 +468,79 @@ FAULTS: dict[str, Fault] = {
             _batch_forgotten,
         ),
         Fault("gib_for_gb", "GB are computed as GiB", "kvlab.arithmetic.memory:gb", _gib_for_gb),
+        Fault(
+            "resampled_from_target",
+            "after a rejection the next token is drawn from the target's row itself",
+            "kvlab.speculative.rule:residual_probs",
+            _resampled_from_target,
+        ),
+        Fault(
+            "draft_probs_unfiltered",
+            "draft tokens are drawn with filters, but the rule is told the probabilities without them",
+            "kvlab.speculative.rule:draft_distribution",
+            _draft_probs_unfiltered,
+        ),
+        Fault(
+            "bonus_from_draft",
+            "when all draft tokens stay, the next one is drawn from the draft's last row",
+            "kvlab.speculative.rule:bonus_probs",
+            _bonus_from_draft,
+        ),
+        Fault(
+            "target_cache_kept",
+            "the target keeps the keys and values of rejected draft tokens",
+            "kvlab.speculative.loop:roll_back",
+            _target_cache_kept,
+        ),
+        Fault(
+            "draft_cache_stale",
+            "the draft keeps the keys and values of its rejected tokens (this costs speed only)",
+            "kvlab.speculative.drafts:common_prefix",
+            _draft_cache_stale,
+        ),
+        Fault(
+            "running_max_not_rescaled",
+            "tiled attention does not scale its sums down when a tile brings a larger score",
+            "kvlab.tiled:rescaling",
+            _running_max_not_rescaled,
+        ),
+        Fault(
+            "prefix_forgotten",
+            "a block of the prefix cache is looked up by its own tokens, not by those before it",
+            "kvlab.engine.blocks:_digest",
+            _prefix_forgotten,
+        ),
+        Fault(
+            "salt_forgotten",
+            "customers with different keys share the blocks of the prefix cache",
+            "kvlab.engine.blocks:BlockManager.start",
+            _salt_forgotten,
+        ),
+        Fault(
+            "usage_added_up",
+            "the usage reports of a streamed answer are added up, although each holds the total so far",
+            "kvlab.providers.rules:merge_usage",
+            _usage_added_up,
+        ),
         Fault("check_blind", "a check accepts every answer", "kvlab.check.compare:difference", _check_blind),
         Fault("claims_agree", "every claim of the register counts as confirmed", "kvlab.claims:agrees", _claims_agree),
+        Fault(
+            "padding_pooled",
+            "a text's mean counts the padding behind it too",
+            "kvlab.embeddings.pool:mean_pool",
+            _padding_pooled,
+        ),
+        Fault(
+            "dot_for_cosine",
+            "search by the product of vectors whose lengths differ",
+            "kvlab.embeddings.search:unit",
+            _dot_for_cosine,
+        ),
+        Fault(
+            "rows_for_hidden_states",
+            "at every layer a token is its row of the table, as if no text stood around it",
+            "kvlab.embeddings.decoder:every_layer",
+            _rows_for_hidden_states,
+        ),
     )
 }

@@ -2,6 +2,8 @@
 
 A time is shown as median and range, since one number hides how much a clock wobbles; nothing here, and nothing that is
 graded, passes or fails because of one. Compare ways of doing the same thing with `interleave`, in one run.
+
+The branches for a GPU have not run on one yet: they are tested with stand-ins for `torch.cuda`.
 """
 
 from __future__ import annotations

@@ -40,6 +40,36 @@ def kv_bytes(model: Any, seq_len: int, batch: int = 1, bytes_per_value: float = 
     return values * sequences * amount("bytes_per_value", bytes_per_value)
 
 
+def quantised_kv_bytes(
+    model: Any,
+    seq_len: int,
+    batch: int = 1,
+    bits: int = 8,
+    keys: str = "channel",
+    group: int = 32,
+    bytes_per_value: float = 2,
+) -> int | float:
+    """Bytes of a cache in codes of `bits` (8 or 4), float32 scales included: what `kvlab.quantised_cache` holds.
+
+    V has a scale per token and KV head. K has the same (`keys="token"`), or one per channel for each full `group` of
+    tokens (`keys="channel"`); its newest seq_len % group tokens keep `bytes_per_value` each. Only for layers that keep
+    K and V of every position; others raise ValueError.
+    """
+    shape, tokens, size = shape_of(model), whole("seq_len", seq_len), whole("group", group, least=1)
+    if bits not in (4, 8) or keys not in ("channel", "token"):
+        raise ValueError(f"bits must be 4 or 8 and keys 'channel' or 'token', got {bits!r:.40} and {keys!r:.40}")
+    if any(g.kind != "full" for g in shape.layers):
+        raise ValueError(f"{shape.name} has layers that don't keep every position: this counts full attention only")
+    total: int | float = 0
+    for g in shape.layers:
+        per_token = g.d_head * bits // 8 + 4
+        full, rest = (tokens // size, tokens % size) if keys == "channel" else (0, 0)
+        k = full * g.d_head * (size * bits // 8 + 4) + rest * g.d_head * amount("bytes_per_value", bytes_per_value)
+        k = k if keys == "channel" else tokens * per_token
+        total += g.layers * g.n_kv_heads * (k + tokens * per_token)
+    return total * whole("batch", batch)
+
+
 def kv_values_per_token(model: Any, seq_len: int = 0) -> int:
     """Numbers that one more token adds to the cache after `seq_len` tokens; a full window adds none."""
     tokens = whole("seq_len", seq_len)

@@ -3,6 +3,7 @@
 The pool is cut into blocks of `block_size` positions. A sequence has a block table: its positions in order, block by
 block (Kwon et al., 2023, PagedAttention, arXiv 2309.06180). Sequences with the same beginning can share the blocks of
 it. A full block is known by a hash of its tokens and of the block before it, so equal blocks mean equal beginnings.
+Before the first block stands a salt: sequences with different salts never share, whatever their tokens.
 
 Blocks that nobody uses but whose content may be wanted again wait in a list, least recently used first, and count as
 free: they are taken when no empty block is left.
@@ -28,6 +29,7 @@ class _Sequence:
     blocks: list[int] = field(default_factory=list)
     reserved: int = 0  # positions that have a place
     digests: list[bytes] = field(default_factory=list)  # of its full, written blocks
+    root: bytes = b""  # the digest before the first block
 
 
 class BlockManager:
@@ -68,6 +70,11 @@ class BlockManager:
         """Unused blocks whose content can still be found."""
         return len(self._unused)
 
+    @property
+    def cached_blocks(self) -> tuple[int, ...]:
+        """Unused blocks whose content can still be found, the one that goes first in front."""
+        return tuple(self._unused)
+
     def block_table(self, seq: Hashable) -> list[int]:
         return list(self._get(seq).blocks)
 
@@ -83,16 +90,18 @@ class BlockManager:
 
     # What changes it
 
-    def start(self, seq: Hashable, tokens: Sequence[int]) -> int:
+    def start(self, seq: Hashable, tokens: Sequence[int], salt: bytes = b"", at_most: int | None = None) -> int:
         """Begin a sequence with the blocks that hold its beginning already. Returns how many tokens that saves.
 
-        At least one token is left to compute: a model must see it to give the next one.
+        At least one token is left to compute: a model must see it to give the next one. Blocks are found only among
+        those of the same `salt`, and no more than `at_most` tokens are taken from them.
         """
         if seq in self._sequences:
             raise ValueError(f"sequence {seq!r} exists already")
-        state = _Sequence()
-        digest = b""
-        for first in range(0, (len(tokens) - 1) // self.block_size * self.block_size, self.block_size):
+        state = _Sequence(root=hashlib.sha256(salt).digest() if salt else b"")
+        digest = state.root
+        usable = len(tokens) - 1 if at_most is None else min(len(tokens) - 1, whole("at_most", at_most))
+        for first in range(0, usable // self.block_size * self.block_size, self.block_size):
             digest = _digest(digest, tokens[first : first + self.block_size])
             block = self._by_digest.get(digest)
             if block is None:
@@ -138,7 +147,7 @@ class BlockManager:
         if not self.prefix_caching:
             return
         for index in range(len(state.digests), len(tokens) // self.block_size):
-            before = state.digests[-1] if state.digests else b""
+            before = state.digests[-1] if state.digests else state.root
             digest = _digest(before, tokens[index * self.block_size : (index + 1) * self.block_size])
             state.digests.append(digest)
             block = state.blocks[index]
@@ -153,7 +162,7 @@ class BlockManager:
         source = self._get(parent)
         for block in source.blocks:
             self._references[block] += 1
-        self._sequences[child] = _Sequence(list(source.blocks), source.reserved, list(source.digests))
+        self._sequences[child] = _Sequence(list(source.blocks), source.reserved, list(source.digests), source.root)
 
     def free(self, seq: Hashable) -> None:
         """End a sequence. Blocks that nobody else uses become free; full ones can still be found for a while."""

@@ -84,6 +84,8 @@ class Engine:
             raise ValueError(f"there is a request {request.id!r} already: every request needs an id of its own")
         whole("max_new", request.max_new, least=1)
         amount("arrival", request.arrival)
+        if request.cache_limit is not None:
+            whole("cache_limit", request.cache_limit)
         if request.state is not State.WAITING or request.output:
             raise ValueError(f"request {request.id!r} was used before: make a new one")
         request.prompt = prompt_ids(self.model, request.prompt, request.max_new)
@@ -95,6 +97,7 @@ class Engine:
                 f"shorten it, or make a larger pool"
             )
         request.generator = request.settings.generator()
+        request.turn = len(self.requests)
         self.requests[request.id] = request
         self.scheduler.add(request)
 
@@ -173,7 +176,7 @@ class Engine:
             return self.scheduler.plan()
         finally:
             self.scheduler.waiting += later
-            self.scheduler.waiting.sort(key=lambda request: request.arrival)
+            self.scheduler.waiting.sort(key=lambda request: request.place)
 
     def _wait(self) -> None:
         """Nothing came out: let time pass if everybody is still on the way."""

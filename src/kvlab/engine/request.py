@@ -24,6 +24,8 @@ class Request:
     """One prompt to be continued. Times are seconds on the engine's clock.
 
     arrival: when it comes in; 0 is the start of the run. ignore_eos: go on after the end token, for runs of one length.
+    cache_salt: only requests with the same salt share cached blocks. cache_limit: the most prompt tokens that may come
+    from the prefix cache; None sets no limit.
     """
 
     id: str
@@ -32,9 +34,12 @@ class Request:
     settings: SamplingSettings = field(default_factory=lambda: SamplingSettings(temperature=0))
     arrival: float = 0.0
     ignore_eos: bool = False
+    cache_salt: bytes = b""
+    cache_limit: int | None = None
 
     # What the engine fills in
     state: State = State.WAITING
+    turn: int = 0  # which submission it was: who is first among equal arrivals
     output: list[int] = field(default_factory=list)
     computed: int = 0  # tokens whose K and V are in the cache
     from_cache: int = 0  # prompt tokens that a prefix hit saved, at the first start
@@ -48,6 +53,11 @@ class Request:
     def tokens(self) -> list[int]:
         """Prompt and answer so far."""
         return [*self.prompt, *self.output]
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """Its place in every queue: by arrival, then by submission, also when it comes back into one."""
+        return self.arrival, self.turn
 
     @property
     def length(self) -> int:

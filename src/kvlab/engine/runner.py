@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from kvlab.engine.pool import PagedPool, paged_chunk_attention, paged_decode_attention
+from kvlab.engine.pool import PagedPool, decode_bias, paged_chunk_attention, paged_decode_attention
 from kvlab.model import Block, Llama, rotate
 
 
@@ -35,7 +35,7 @@ class _Step(NamedTuple):
     slots: torch.Tensor  # (T,)
     decode_at: torch.Tensor  # (S,) where the rows of a single token stand among the T
     decode_tables: torch.Tensor  # (S, blocks of the longest)
-    decode_lengths: torch.Tensor  # (S,)
+    decode_bias: torch.Tensor  # (S, 1, 1, positions of the longest)
     chunks: list[tuple[slice, torch.Tensor, int]]  # where a longer row stands, its table, its length
 
 
@@ -45,7 +45,7 @@ def run(model: Llama, pool: PagedPool, rows: Sequence[Row]) -> torch.Tensor:
 
     The caller answers for tables with room and for tokens inside the vocabulary.
     """
-    step = _prepare(rows, pool.block_size, model.device)
+    step = _prepare(rows, pool, model.device)
     ids = torch.tensor([token for row in rows for token in row.ids], device=model.device)
     x = model.model.embed_tokens(ids)
     cos, sin = model.cos[step.positions, None], model.sin[step.positions, None]  # (T, 1, d_head)
@@ -72,14 +72,15 @@ def _attend(
     out = torch.empty_like(q)
     if len(step.decode_at):
         out[step.decode_at] = paged_decode_attention(
-            q[step.decode_at], pool_k, pool_v, step.decode_tables, step.decode_lengths
+            q[step.decode_at], pool_k, pool_v, step.decode_tables, step.decode_bias
         )
     for where, table, length in step.chunks:
         out[where] = paged_chunk_attention(q[where], pool_k, pool_v, table, length)
     return weights.o_proj(out.flatten(1))
 
 
-def _prepare(rows: Sequence[Row], block_size: int, device: torch.device) -> _Step:
+def _prepare(rows: Sequence[Row], pool: PagedPool, device: torch.device) -> _Step:
+    block_size = pool.block_size
     positions: list[int] = []
     slots: list[int] = []
     chunks: list[tuple[slice, torch.Tensor, int]] = []
@@ -95,11 +96,12 @@ def _prepare(rows: Sequence[Row], block_size: int, device: torch.device) -> _Ste
             chunks.append((slice(first, len(positions)), torch.tensor(row.table, device=device), row.length))
     used = [row.table[: -(-row.length // block_size)] for _, row in decodes]
     widest = max(map(len, used), default=0)
+    lengths = torch.tensor([row.length for _, row in decodes], dtype=torch.long, device=device)
     return _Step(
         torch.tensor(positions, device=device),
         torch.tensor(slots, device=device),
         torch.tensor([first for first, _ in decodes], dtype=torch.long, device=device),
         torch.tensor([table + [0] * (widest - len(table)) for table in used], dtype=torch.long, device=device),
-        torch.tensor([row.length for _, row in decodes], dtype=torch.long, device=device),
+        decode_bias(lengths, widest * block_size, pool.k.dtype),
         chunks,
     )

@@ -68,7 +68,7 @@ class Scheduler:
 
     def add(self, request: Request) -> None:
         self.waiting.append(request)
-        self.waiting.sort(key=lambda r: r.arrival)  # stable: equal times keep their order
+        self.waiting.sort(key=lambda r: r.place)
 
     def plan(self) -> Plan:
         """The next step. May preempt; requests it takes up leave `waiting`. Empty when nothing can be done."""
@@ -139,7 +139,7 @@ class Scheduler:
 
     def _admit(self, request: Request, plan: Plan, at_most: int | None = None, whole_answer: bool = False) -> bool:
         """Take up a waiting request, if there is room for it without taking blocks from others."""
-        saved = self.blocks.start(request.id, request.tokens)
+        saved = self.blocks.start(request.id, request.tokens, request.cache_salt, request.cache_limit)
         request.computed = saved
         n_tokens = request.remaining if at_most is None else min(request.remaining, at_most)
         final = len(request.prompt) + request.max_new if whole_answer else request.length + 1
@@ -156,7 +156,7 @@ class Scheduler:
         plan.work.append(Work(request, saved, n_tokens))
         self.waiting.remove(request)
         self.running.append(request)
-        self.running.sort(key=lambda r: r.arrival)
+        self.running.sort(key=lambda r: r.place)
         request.state = State.RUNNING
         return True
 

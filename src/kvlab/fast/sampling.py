@@ -88,6 +88,8 @@ def shortlist(
     """Ids, rising, and their logits after temperature and filters, -inf where removed; None if it must be longer."""
     if logits.dim() != 1 or not logits.is_floating_point() or not (settings.top_k or 0) < length < logits.numel():
         return None
+    if settings.processors:
+        return None  # the caller's own functions see every logit, so the readable way runs them
     ids = logits.topk(length, sorted=False).indices.sort().values  # rising ids: that is how the filters break ties
     values = logits[ids]
     complete = False  # True once every token outside the list is removed

@@ -1,20 +1,22 @@
 """The whole way from logits to one token: settings, the stages in order, and the draw.
 
-Bias and penalties come first in every library named here: logit bias, repetition, then frequency and presence. After
-that the libraries differ, and the order matters: with a temperature above 1, top-p keeps more tokens when it comes
-after the temperature than when it comes before.
+Bias and penalties come before temperature and filters in every library named here: logit bias, repetition, then
+frequency and presence, here followed by the caller's own processors. After that the libraries differ, and the order
+matters: with a temperature above 1, top-p keeps more tokens when it comes after the temperature than before it.
 
 - transformers: temperature, top_k, top_p, min_p
   (5.24.0, `generation/utils.py`, method `_get_logits_processor`)
 - vllm: temperature, min_p, top_k, top_p
-  (`v1/sample/sampler.py`, docstring of `Sampler`, 2025)
+  (`v1/sample/sampler.py`, docstring of `Sampler`, commit 3e34265)
 - llama.cpp: top_k, top_p, min_p, temperature
   (`common/common.h`, `common_params_sampling.samplers`, 2026; other samplers stand between, off by default)
+- mlx-lm: top_p, min_p, top_k, temperature
+  (`mlx_lm/sample_utils.py`, `make_sampler`, commit 037c9b3; another sampler stands between, off by default)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,7 +29,11 @@ ORDERS: dict[str, tuple[str, ...]] = {
     "transformers": ("temperature", "top_k", "top_p", "min_p"),
     "vllm": ("temperature", "min_p", "top_k", "top_p"),
     "llama.cpp": ("top_k", "top_p", "min_p", "temperature"),
+    "mlx-lm": ("top_p", "min_p", "top_k", "temperature"),
 }
+
+# A caller's own stage: gets the ids so far (prompt and answer) and logits (vocab,), returns logits (vocab,).
+LogitsProcessor = Callable[[list[int], torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,8 @@ class SamplingSettings:
     logit_bias: {token id: number to add}.
     seed: of the generator that `generator()` makes; None takes a different one each time.
     order: the order of temperature and filters: a key of ORDERS, or the four stage names in the order wanted.
+    processors: functions (ids, logits) -> logits that run one after the other, after bias and penalties and before
+        temperature and filters, as in transformers. Each gets a list and a tensor of its own; -inf forbids a token.
     A value outside its range raises ValueError here, not in the middle of an answer.
     """
 
@@ -56,6 +64,7 @@ class SamplingSettings:
     logit_bias: Mapping[int, float] = field(default_factory=dict, hash=False)
     seed: int | None = None
     order: str | tuple[str, ...] = "transformers"
+    processors: tuple[LogitsProcessor, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("temperature", "top_p", "min_p", "repetition_penalty", "frequency_penalty", "presence_penalty"):
@@ -84,6 +93,11 @@ class SamplingSettings:
         if isinstance(self.order, list):
             self._keep("order", tuple(self.order))
         self.stage_order()
+        if not isinstance(self.processors, Sequence) or not all(callable(each) for each in self.processors):
+            raise ValueError(
+                f"processors must be a list of functions (ids, logits) -> logits, got {self.processors!r:.60}"
+            )
+        self._keep("processors", tuple(self.processors))
 
     def _keep(self, name: str, value: Any) -> None:
         """Set a field of this frozen object, for `__post_init__` only: 3.0 as a seed is kept as 3."""
@@ -132,11 +146,27 @@ def stages(
             steps[-1][1], answer_ids, settings.frequency_penalty, settings.presence_penalty
         )
         steps.append(("frequency_presence_penalty", changed))
+    for processor in settings.processors:
+        steps.append(("processor", _run_processor(processor, steps[-1][1], context_ids)))
     for name in settings.stage_order():
         changed_by_stage = _run_stage(name, steps[-1][1], settings)
         if changed_by_stage is not None:
             steps.append((name, changed_by_stage))
     return steps
+
+
+def _run_processor(
+    processor: LogitsProcessor, logits: torch.Tensor, context_ids: Sequence[int] | torch.Tensor
+) -> torch.Tensor:
+    """What a caller's function makes of the logits; anything but logits of the same shape raises ValueError."""
+    changed = processor([int(token) for token in context_ids], logits.clone())
+    name = getattr(processor, "__name__", type(processor).__name__)
+    if not isinstance(changed, torch.Tensor) or changed.shape != logits.shape or not changed.is_floating_point():
+        got = tuple(changed.shape) if isinstance(changed, torch.Tensor) else type(changed).__name__
+        raise ValueError(f"the processor {name} must return float logits of shape {tuple(logits.shape)}, got {got}")
+    if bool(changed.isnan().any()):
+        raise ValueError(f"the processor {name} returned NaN")
+    return changed.to(logits)
 
 
 def _run_stage(name: str, logits: torch.Tensor, settings: SamplingSettings) -> torch.Tensor | None:
@@ -173,11 +203,24 @@ def sample(probs: torch.Tensor, generator: torch.Generator | None = None) -> int
     gives the same tokens on every device. generator None uses torch's global one. NaN, negative numbers, or a sum
     of 0 raise ValueError.
     """
-    check_logits(probs, "probs")
-    ends = probs.detach().to("cpu", torch.float64).cumsum(0)  # where each token's stretch ends
-    total = float(ends[-1])
-    if not 0 < total < float("inf") or bool((probs < 0).any()):
-        raise ValueError("probs must be non-negative and finite, with a sum above 0")
+    ends = _ends(probs)
     device = "cpu" if generator is None else generator.device
-    point = float(torch.rand((), generator=generator, dtype=torch.float64, device=device)) * total
+    point = float(torch.rand((), generator=generator, dtype=torch.float64, device=device)) * float(ends[-1])
     return int(torch.searchsorted(ends, point, right=True))
+
+
+def draw(probs: torch.Tensor, n: int, generator: torch.Generator | None = None) -> torch.Tensor:
+    """`n` independent draws at once, by the rule of `sample`: a LongTensor (n,) of token ids, on the CPU."""
+    ends, n = _ends(probs), whole_number(n, "n", 0)
+    device = "cpu" if generator is None else generator.device
+    points = torch.rand(n, generator=generator, dtype=torch.float64, device=device).cpu() * ends[-1]
+    return torch.searchsorted(ends, points, right=True)
+
+
+def _ends(probs: torch.Tensor) -> torch.Tensor:
+    """Where each token's stretch of the line ends, float64 (vocab,) on the CPU; ValueError for what is no distribution."""
+    check_logits(probs, "probs")
+    ends = probs.detach().to("cpu", torch.float64).cumsum(0)
+    if not 0 < float(ends[-1]) < float("inf") or bool((probs < 0).any()):
+        raise ValueError("probs must be non-negative and finite, with a sum above 0")
+    return ends

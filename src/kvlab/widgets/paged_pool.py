@@ -63,7 +63,7 @@ def pool_states(block_size: int = 4, n_blocks: int = N_BLOCKS) -> list[dict[str,
         manager.check()
         tables = {name: manager.block_table(name) for name in tokens}
         used = {block for table in tables.values() for block in table}
-        kept = set(manager._unused)  # the books have no public list of these
+        kept = set(manager.cached_blocks)
         states.append(
             {
                 "event": event,

@@ -1,0 +1,15 @@
+"""Wrong: divides negative logits too, as the paper's formula does."""
+# mistake: always divided
+
+import torch
+
+
+def apply_repetition_penalty(logits, context_ids, penalty):
+    if penalty <= 0:
+        raise ValueError("the penalty must be above 0")
+    ids = torch.as_tensor(context_ids).long()
+    if ((ids < 0) | (ids >= len(logits))).any():
+        raise ValueError("an id outside the vocabulary")
+    out = logits.clone()
+    out[ids] = logits[ids] / penalty
+    return out

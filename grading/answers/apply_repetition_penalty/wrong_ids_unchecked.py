@@ -1,0 +1,13 @@
+"""Wrong: leaves the ids to torch: an IndexError, and negative ones from the end."""
+# mistake: ids unchecked
+
+import torch
+
+
+def apply_repetition_penalty(logits, context_ids, penalty):
+    if penalty <= 0:
+        raise ValueError("the penalty must be above 0")
+    ids = torch.as_tensor(context_ids).long()
+    out, old = logits.clone(), logits[ids]
+    out[ids] = torch.where(old > 0, old / penalty, old * penalty)
+    return out

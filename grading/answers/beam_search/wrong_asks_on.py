@@ -1,0 +1,18 @@
+"""Wrong: asks about all beams to the end, and then ignores the ended ones."""
+# mistake: asks about ended beams
+
+
+def beam_search(next_log_probs, start, n_beams, max_new, eos):
+    if n_beams < 1 or max_new < 0:
+        raise ValueError("n_beams below 1, or max_new below 0")
+    beams = [(list(start), 0.0, False)]
+    for _ in range(max_new):
+        pool = [beam for beam in beams if beam[2]]
+        for tokens, score, ended in beams:
+            values = next_log_probs(tokens).tolist()
+            if ended:
+                continue
+            for token, value in enumerate(values):
+                pool.append(([*tokens, token], score + value, token == eos))
+        beams = sorted(pool, key=lambda beam: beam[1], reverse=True)[:n_beams]
+    return [(tokens, score) for tokens, score, _ in beams]

@@ -1,0 +1,9 @@
+"""Wrong: a block of 0 divides by zero, a negative one rounds up."""
+# mistake: bad blocks pass
+
+
+def cached_prefix_length(stored, prompt, block):
+    n = 0
+    while n < len(stored) and n < len(prompt) and stored[n] == prompt[n]:
+        n += 1
+    return max(0, min(n, len(prompt) - 1)) // block * block

@@ -1,0 +1,11 @@
+"""Wrong: rounds, then leaves a token: no whole blocks any more."""
+# mistake: cut after rounding
+
+
+def cached_prefix_length(stored, prompt, block):
+    if block < 1:
+        raise ValueError("block")
+    n = 0
+    while n < len(stored) and n < len(prompt) and stored[n] == prompt[n]:
+        n += 1
+    return max(0, min(n // block * block, len(prompt) - 1))

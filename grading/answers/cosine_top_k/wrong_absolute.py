@@ -1,0 +1,13 @@
+"""Wrong: opposite directions count as near."""
+# mistake: absolute
+
+import torch.nn.functional as F
+
+
+def cosine_top_k(query, docs, k):
+    if docs.shape[1] != len(query):
+        raise ValueError("widths")
+    if not 1 <= k <= len(docs):
+        raise ValueError("k")
+    best = (F.normalize(docs, dim=1) @ F.normalize(query, dim=0)).abs().topk(k)
+    return best.values, best.indices

@@ -1,0 +1,13 @@
+"""Wrong: k = 0 gives two empty lists."""
+# mistake: k unchecked
+
+import torch.nn.functional as F
+
+
+def cosine_top_k(query, docs, k):
+    if docs.shape[1] != len(query):
+        raise ValueError("widths")
+    if not 0 <= k <= len(docs):
+        raise ValueError("k")
+    best = (F.normalize(docs, dim=1) @ F.normalize(query, dim=0)).topk(k)
+    return best.values, best.indices

@@ -1,0 +1,13 @@
+"""Wrong: the k worst."""
+# mistake: worst first
+
+import torch.nn.functional as F
+
+
+def cosine_top_k(query, docs, k):
+    if docs.shape[1] != len(query):
+        raise ValueError("widths")
+    if not 1 <= k <= len(docs):
+        raise ValueError("k")
+    best = (F.normalize(docs, dim=1) @ F.normalize(query, dim=0)).topk(k, largest=False)
+    return best.values, best.indices

@@ -1,0 +1,11 @@
+"""Right: the closed form of the geometric series."""
+
+
+def expected_tokens(acceptance, k):
+    if acceptance < 0 or acceptance > 1:
+        raise ValueError("a probability")
+    if k < 0:
+        raise ValueError("a length")
+    if acceptance == 1:
+        return k + 1
+    return (1 - acceptance ** (k + 1)) / (1 - acceptance)

@@ -1,0 +1,13 @@
+"""Wrong: the place after the last token."""
+# mistake: one place too far
+
+import torch
+
+
+def last_token_pool(hidden, mask):
+    if mask.shape != hidden.shape[:2]:
+        raise ValueError("shapes")
+    if not (mask != 0).any(1).all():
+        raise ValueError("empty row")
+    rows = torch.arange(len(hidden))
+    return hidden[rows, (mask != 0).sum(1).clamp(max=mask.shape[1] - 1)]

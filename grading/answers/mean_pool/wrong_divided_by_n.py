@@ -1,0 +1,11 @@
+"""Wrong: adds the tokens up and divides by the places."""
+# mistake: divided by n
+
+
+def mean_pool(hidden, mask):
+    if mask.shape != hidden.shape[:2]:
+        raise ValueError("shapes")
+    if not (mask != 0).any(1).all():
+        raise ValueError("empty row")
+    weights = mask.to(hidden.dtype)[..., None]
+    return (hidden * weights).mean(1)

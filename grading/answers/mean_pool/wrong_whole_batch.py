@@ -1,0 +1,11 @@
+"""Wrong: divides by the tokens of the whole batch."""
+# mistake: tokens of the whole batch
+
+
+def mean_pool(hidden, mask):
+    if mask.shape != hidden.shape[:2]:
+        raise ValueError("shapes")
+    if not (mask != 0).any(1).all():
+        raise ValueError("empty row")
+    weights = mask.to(hidden.dtype)[..., None]
+    return (hidden * weights).sum(1) / weights.sum()

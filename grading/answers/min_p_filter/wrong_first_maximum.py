@@ -1,0 +1,15 @@
+"""Wrong: min_p = 1 as greedy: one token."""
+# mistake: first maximum only
+
+import torch
+
+
+def min_p_filter(logits, min_p):
+    if not 0 <= min_p <= 1:
+        raise ValueError("min_p must lie between 0 and 1")
+    probs = logits.softmax(-1)
+    if min_p == 1:
+        out = torch.full_like(logits, float("-inf"))
+        out[logits.argmax()] = logits.max()
+        return out
+    return logits.masked_fill(probs < min_p * probs.max(), float("-inf"))

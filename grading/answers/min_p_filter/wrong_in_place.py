@@ -1,0 +1,10 @@
+"""Wrong: writes into the logits that it got."""
+# mistake: input changed
+
+
+def min_p_filter(logits, min_p):
+    if not 0 <= min_p <= 1:
+        raise ValueError("min_p must lie between 0 and 1")
+    probs = logits.softmax(-1)
+    logits[probs < min_p * probs.max()] = float("-inf")
+    return logits

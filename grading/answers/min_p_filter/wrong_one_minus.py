@@ -1,0 +1,9 @@
+"""Wrong: 1 - min_p, as top-p is sometimes written."""
+# mistake: 1 - min_p
+
+
+def min_p_filter(logits, min_p):
+    if not 0 <= min_p <= 1:
+        raise ValueError("min_p must lie between 0 and 1")
+    probs = logits.softmax(-1)
+    return logits.masked_fill(probs < (1 - min_p) * probs.max(), float("-inf"))

@@ -1,0 +1,28 @@
+"""Wrong: the mean of the tiles."""
+# mistake: a softmax for each tile
+
+import math
+
+import torch
+
+
+def online_softmax_attention(q, k, v, block_size):
+    if block_size < 1:
+        raise ValueError("tiles of one position or more")
+    if q.shape != k.shape or q.shape != v.shape:
+        raise ValueError("q, k and v have one shape")
+    H, n, d = q.shape
+    out = torch.zeros_like(q)
+    for i in range(0, n, block_size):
+        queries = q[:, i : i + block_size] / math.sqrt(d)
+        s = torch.zeros(H, queries.shape[1], 1)
+        a = torch.zeros_like(queries)
+        for j in range(0, i + 1, block_size):
+            scores = queries @ k[:, j : j + block_size].transpose(1, 2)
+            if j == i:
+                later = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
+                scores = scores.masked_fill(later, -math.inf)
+            s = s + 1
+            a = a + scores.softmax(dim=-1) @ v[:, j : j + block_size]
+        out[:, i : i + block_size] = a / s
+    return out

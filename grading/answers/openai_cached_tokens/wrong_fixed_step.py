@@ -1,0 +1,9 @@
+"""Wrong: takes 128 for the step."""
+# mistake: step ignored
+
+
+def openai_cached_tokens(shared_prefix, minimum=1024, step=128):
+    n = shared_prefix
+    if n < 0 or minimum < 0 or step < 1:
+        raise ValueError("bad sizes")
+    return minimum + (n - minimum) // 128 * 128 if n >= minimum else 0

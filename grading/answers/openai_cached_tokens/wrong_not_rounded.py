@@ -1,0 +1,9 @@
+"""Wrong: every token counts once the minimum is there."""
+# mistake: not rounded
+
+
+def openai_cached_tokens(shared_prefix, minimum=1024, step=128):
+    n = shared_prefix
+    if n < 0 or minimum < 0 or step < 1:
+        raise ValueError("bad sizes")
+    return n if n >= minimum else 0

@@ -1,0 +1,21 @@
+"""Wrong: the second half of the list goes into the high halves."""
+# mistake: halves of the list
+
+import torch
+
+
+def pack_int4(codes):
+    if codes.numel() and (int(codes.min()) < -8 or int(codes.max()) > 7):
+        raise ValueError("not four bits")
+    nibbles = (codes & 15).to(torch.uint8)
+    if len(nibbles) % 2:
+        nibbles = torch.cat([nibbles, nibbles.new_zeros(1)])
+    return nibbles[: len(nibbles) // 2] | (nibbles[len(nibbles) // 2 :] << 4)
+
+
+def unpack_int4(packed, n):
+    if n < 0 or n > 2 * len(packed):
+        raise ValueError("too few bytes")
+    both = torch.stack([packed & 15, packed >> 4], dim=0).reshape(-1)[:n].to(torch.int8)
+    both[both > 7] -= 16
+    return both

@@ -1,0 +1,17 @@
+"""Wrong: counts results, not different ids."""
+# mistake: found twice
+
+
+def recall_at_k(ranked, relevant, k):
+    if k < 1:
+        raise ValueError("k")
+    if not ranked:
+        raise ValueError("no queries")
+    if len(ranked) != len(relevant):
+        raise ValueError("lengths")
+    if not all(relevant):
+        raise ValueError("nothing relevant")
+    shares = []
+    for found, wanted in zip(ranked, relevant, strict=True):
+        shares.append(sum(doc in wanted for doc in found[:k]) / len(set(wanted)))
+    return sum(shares) / len(shares)

@@ -1,0 +1,15 @@
+"""Wrong: a k of -1 leaves out the last result."""
+# mistake: k below 1 passes
+
+
+def recall_at_k(ranked, relevant, k):
+    if not ranked:
+        raise ValueError("no queries")
+    if len(ranked) != len(relevant):
+        raise ValueError("lengths")
+    if not all(relevant):
+        raise ValueError("nothing relevant")
+    shares = []
+    for found, wanted in zip(ranked, relevant, strict=True):
+        shares.append(len(set(found[:k]) & set(wanted)) / len(set(wanted)))
+    return sum(shares) / len(shares)

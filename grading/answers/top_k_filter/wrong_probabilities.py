@@ -1,0 +1,10 @@
+"""Wrong: softmax at the end."""
+# mistake: probabilities
+
+
+def top_k_filter(logits, k):
+    if k < 1:
+        raise ValueError("k must be at least 1")
+    k = min(k, logits.numel())
+    limit = logits.topk(k).values[-1]
+    return logits.masked_fill(logits < limit, float("-inf")).softmax(-1)

@@ -1,0 +1,16 @@
+"""Wrong: keeps tokens while the sum stays within p, even if that is none."""
+# mistake: crossing token dropped
+
+import torch
+
+
+def top_p_filter(logits, p):
+    if not 0 < p <= 1:
+        raise ValueError("p must be above 0 and at most 1")
+    if p == 1:
+        return logits.clone()
+    probs, order = logits.softmax(-1).sort(descending=True)
+    kept = probs.cumsum(-1) <= p
+    out = torch.full_like(logits, float("-inf"))
+    out[order[kept]] = logits[order[kept]]
+    return out

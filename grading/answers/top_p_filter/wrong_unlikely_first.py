@@ -1,0 +1,17 @@
+"""Wrong: sorts upwards."""
+# mistake: unlikely tokens first
+
+import torch
+
+
+def top_p_filter(logits, p):
+    if not 0 < p <= 1:
+        raise ValueError("p must be above 0 and at most 1")
+    if p == 1:
+        return logits.clone()
+    probs, order = logits.softmax(-1).sort(descending=True)
+    probs, order = probs.flip(0), order.flip(0)
+    kept = probs.cumsum(-1) - probs < p
+    out = torch.full_like(logits, float("-inf"))
+    out[order[kept]] = logits[order[kept]]
+    return out

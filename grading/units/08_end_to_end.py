@@ -1,0 +1,732 @@
+# %% [markdown]
+# # 08 · One call from end to end
+#
+# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/08_end_to_end.ipynb)
+
+# %%
+# On Google Colab this cell fetches the course; anywhere else it does nothing.
+import sys
+
+if "google.colab" in sys.modules:
+    import pathlib
+    import subprocess
+
+    if not pathlib.Path("kvlab-course").exists():
+        address = "https://github.com/kvlab-course/kvlab"
+        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
+        subprocess.run(
+            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
+        )
+    sys.path.insert(0, "kvlab-course/src")
+
+# %% tags=["parameters"]
+DEVICE = "auto"
+MODEL = "primer"
+FAST = False
+SEED = 0
+
+# %%
+import math
+
+import numpy as np
+import torch
+
+from kvlab import check
+
+# %% [markdown]
+# ## Card 23 · From a text to its next token
+
+# %% [markdown]
+# ### Exercise: `rms_norm`
+#
+# *10 minutes · difficulty 1 of 5 · 1 point*
+#
+# The first thing that every block does with its input.
+#
+# Everything your answer needs (small functions of your own, further imports) goes into this one cell: only this cell is collected. `math`, `np` and `torch` are there.
+
+
+# %% exercise="rms_norm" minutes=10 difficulty=1 closed=["kvlab.scratch.rms_norm", "torch.nn.functional.rms_norm", "torch.rms_norm", "torch.nn.RMSNorm"]
+# exercise: rms_norm
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
+    """Divide each row by its root mean square, then multiply it with the weights.
+
+    x: (..., D), float; each vector along the last axis is a row. weight: (D,), one for each entry.
+    The root mean square of a row is the root of (mean of its squares + eps): eps stands under the root.
+    No mean is taken away first (that would be LayerNorm). Returns (..., D), float. The inputs stay as they are.
+    A weight that is not (D,) raises ValueError.
+    You may not call here: kvlab.scratch.rms_norm, torch.nn.functional.rms_norm, torch.rms_norm, torch.nn.RMSNorm.
+    """
+    ### BEGIN SOLUTION
+    if tuple(weight.shape) != (x.shape[-1],):
+        raise ValueError(f"rows of {x.shape[-1]} need as many weights, got {tuple(weight.shape)}")
+    mean_square = x.pow(2).mean(-1, keepdim=True)
+    return x * torch.rsqrt(mean_square + eps) * weight
+    ### END SOLUTION
+
+
+# %% [markdown] hints="rms_norm"
+# 1. Root mean square, read backwards: square every entry, take the mean, take the root.
+# 2. The mean runs over the last axis alone. Keep that axis, with size 1, so that the division meets the right row.
+# 3. eps is added to the mean, before the root. So a row of zeros gives zeros and not nan.
+
+
+# %% check="rms_norm" points=1
+def normed_by_loop(x, weight, eps):
+    """Row by row, entry by entry."""
+    rows = np.asarray(x, dtype=np.float64).reshape(-1, np.shape(x)[-1])
+    out = [
+        [float(w) * a / math.sqrt(sum(b * b for b in row) / len(row) + eps) for a, w in zip(row, weight, strict=True)]
+        for row in rows
+    ]
+    return np.array(out).reshape(np.shape(x))
+
+
+with check.exercise("rms_norm") as t:
+    ones, weight = torch.ones(4), torch.tensor([0.5, 2.0, -1.0, 3.0])
+    x = torch.tensor([[3.0, -3.0, 3.0, -3.0], [2.0, -1.0, 0.0, -1.0]])
+    before = x.clone(), weight.clone()
+    rms_norm(x, weight)
+    t.unchanged(before, (x, weight), "rms_norm must not change its inputs")
+    t.close(rms_norm(x[0], ones), [1, -1, 1, -1], "the mean of the squares is 9, its root 3: divide by 3")
+    t.close(rms_norm(x, ones), normed_by_loop(x, ones, 1e-5), "each row is divided by its own root mean square")
+    t.close(rms_norm(x[0], weight), [0.5, -2, -1, -3], "after the division each entry is multiplied with its weight")
+    shifted = torch.tensor([5.0, 3.0, 4.0, 1.0])
+    t.close(rms_norm(shifted, ones), normed_by_loop(shifted, ones, 1e-5), "the mean of a row is not taken away")
+    deep = torch.tensor([[[1.0, 2.0, 3.0, 4.0], [8.0, 0.0, 0.0, 0.0]], [[0.5, 0.5, -0.5, 0.5], [2.0, -2.0, 4.0, 0.0]]])
+    t.close(rms_norm(deep, weight), normed_by_loop(deep, weight, 1e-5), "three axes: the mean runs over the last alone")
+    t.close(
+        rms_norm(shifted / 1000, ones),
+        normed_by_loop(shifted / 1000, ones, 1e-5),
+        "a small row: eps = 1e-5 is added to the mean, under the root",
+    )
+    t.close(rms_norm(x, ones, 0.5), normed_by_loop(x, ones, 0.5), "eps is an argument: use the one that is given")
+    t.close(rms_norm(torch.zeros(4), ones), np.zeros(4), "a row of zeros stays zeros")
+    t.raises(ValueError, lambda: rms_norm(x, torch.ones(3)), "rows of 4 need 4 weights, not 3")
+    t.raises(ValueError, lambda: rms_norm(x, torch.ones(1)), "rows of 4 need 4 weights, not 1 for all")
+
+# %% [markdown]
+# ### Exercise: `swiglu`
+#
+# *10 minutes · difficulty 2 of 5 · 1 point*
+#
+# The feed-forward part of a block, which holds most of its weights. Only this cell is collected.
+
+
+# %% exercise="swiglu" minutes=10 difficulty=2 closed=["kvlab.model.Mlp"]
+# exercise: swiglu
+def swiglu(x: torch.Tensor, w_gate: torch.Tensor, w_up: torch.Tensor, w_down: torch.Tensor) -> torch.Tensor:
+    """silu(x @ w_gate) times (x @ w_up), entry by entry, and the product @ w_down.
+
+    x: (..., D). w_gate, w_up: (D, F). w_down: (F, D). All float; matrices are used as they are, not transposed.
+    silu(a) = a * sigmoid(a) = a / (1 + exp(-a)). Returns (..., D), float. The inputs stay as they are.
+    Shapes that do not fit together raise ValueError.
+    You may not call here: kvlab.model.Mlp.
+    """
+    ### BEGIN SOLUTION
+    width = x.shape[-1]
+    if w_gate.shape != w_up.shape or w_gate.shape[0] != width or tuple(w_down.shape) != (w_gate.shape[1], width):
+        raise ValueError(f"x {tuple(x.shape)} does not fit {[tuple(w.shape) for w in (w_gate, w_up, w_down)]}")
+    opened = x @ w_gate
+    opened = opened * opened.sigmoid()
+    return (opened * (x @ w_up)) @ w_down
+    ### END SOLUTION
+
+
+# %% [markdown] hints="swiglu"
+# 1. Three matrix products. Write down the shape after each of them: the width goes from D to F and back to D.
+# 2. silu is applied to the gate alone. It lets large numbers through nearly as they are, and nearly closes for very negative ones.
+# 3. The shapes are small enough to compare them one by one: w_gate and w_up alike, both with as many rows as x is wide, and w_down the other way round.
+
+
+# %% check="swiglu" points=1
+def gated_by_loop(x, w_gate, w_up, w_down):
+    """Row by row and feature by feature, in float64."""
+    x, w_gate, w_up, w_down = (np.asarray(a, dtype=np.float64) for a in (x, w_gate, w_up, w_down))
+    out = np.zeros(x.shape)
+    for place in np.ndindex(x.shape[:-1]):
+        for f in range(w_gate.shape[1]):
+            gate, up = x[place] @ w_gate[:, f], x[place] @ w_up[:, f]
+            out[place] += gate / (1 + math.exp(-gate)) * up * w_down[f]
+    return out
+
+
+with check.exercise("swiglu") as t:
+    one = torch.ones(1, 1)
+    t.close(swiglu(20 * one, one, 2 * one, 3 * one), [[2400]], "20 times 40 times 3: gate and up are multiplied")
+    t.close(swiglu(-20 * one, one, one, one), [[0]], "silu(-20) is nearly 0: the gate is closed")
+    t.close(swiglu(one, one, one, one), [[1 / (1 + math.exp(-1))]], "silu(1) is 1 / (1 + 1/e), about 0.73")
+    t.close(swiglu(-one, one, one, one), [[1 / (1 + math.e)]], "silu(-1) is about -0.27, not 0, and up is -1 here")
+    t.close(swiglu(one, -one, 2 * one, one), [[-2 / (1 + math.e)]], "silu is applied to x @ w_gate, not to x @ w_up")
+    rng = torch.Generator().manual_seed(3)
+    x, w_gate, w_up = (torch.randn(*size, generator=rng) for size in ((2, 3, 4), (4, 5), (4, 5)))
+    w_down = torch.randn(5, 4, generator=rng)
+    given = x, w_gate, w_up, w_down
+    before = [a.clone() for a in given]
+    swiglu(*given)
+    t.unchanged(before, given, "swiglu must not change its inputs")
+    t.close(swiglu(*given), gated_by_loop(*given), "any number of axes before the last: every row for itself")
+    square = x[..., :3], w_gate[:3, :3], w_up[1:, :3], w_down[:3, :3]
+    t.close(swiglu(*square), gated_by_loop(*square), "square matrices: used as they are, not transposed")
+    t.raises(ValueError, lambda: swiglu(x, w_gate[:3], w_up[:3], w_down), "rows of 4 need matrices with 4 rows")
+    t.raises(ValueError, lambda: swiglu(x, w_gate, w_up[:, :1], w_down), "w_gate and w_up have one shape")
+    t.raises(ValueError, lambda: swiglu(x, w_gate, w_up, w_down[:4]), "5 features need a w_down with 5 rows")
+    t.raises(ValueError, lambda: swiglu(x, w_gate, w_up, w_down[:, :3]), "the result is as wide as x")
+
+# %% [markdown]
+# ### Exercise: `apply_rope`
+#
+# *20 minutes · difficulty 3 of 5 · 2 points*
+#
+# How a position gets into queries and keys. Only this cell is collected.
+
+
+# %% exercise="apply_rope" minutes=20 difficulty=3 closed=["kvlab.model.rotate", "kvlab.scratch.rope"]
+# exercise: apply_rope
+def apply_rope(x: torch.Tensor, positions: torch.Tensor, theta: float = 10000.0) -> torch.Tensor:
+    """Rotary position embedding: turn pairs of entries by angles that grow with the position.
+
+    x: (..., n, d), float; row r along the axis n is at position positions[r]. positions: (n,), a LongTensor.
+    Entry i and entry i + d/2 are a pair, for i from 0 to d/2 - 1 (the half-split convention of Hugging Face's Llama).
+    At position p pair i is turned by the angle p * theta**(-2 i / d), in radians:
+    (a, b) becomes (a cos - b sin, b cos + a sin). Position 0 leaves a row as it is.
+    Returns (..., n, d), float. The inputs stay as they are.
+    An odd d, or positions that are not (n,), raises ValueError.
+    You may not call here: kvlab.model.rotate, kvlab.scratch.rope.
+    """
+    ### BEGIN SOLUTION
+    n, width = x.shape[-2:]
+    if width % 2:
+        raise ValueError(f"{width} entries cannot be paired")
+    if tuple(positions.shape) != (n,):
+        raise ValueError(f"{n} rows need as many positions, got {tuple(positions.shape)}")
+    frequencies = theta ** (-torch.arange(0, width, 2) / width)
+    turns = positions[:, None] * frequencies  # (n, d/2): the same for all axes before
+    a, b = x[..., : width // 2], x[..., width // 2 :]
+    return torch.cat([a * turns.cos() - b * turns.sin(), b * turns.cos() + a * turns.sin()], -1)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="apply_rope"
+# 1. With d = 2 there is one pair, and its angle is the position itself. Turn (1, 0) by hand at position 1: the result is (cos 1, sin 1).
+# 2. Make a table of angles first, (n, d/2): positions down, pairs across. Its cosines and sines broadcast over all axes before.
+# 3. Cut x into two halves along the last axis, a and b. Each half of the result needs both of them; then put the two halves together again, one after the other.
+
+
+# %% check="apply_rope" points=2
+def turned_by_loop(x, positions, theta=10000.0):
+    """Pair by pair, as complex numbers."""
+    x = np.asarray(x, dtype=np.float64)
+    out, half = np.zeros(x.shape), x.shape[-1] // 2
+    for place in np.ndindex(x.shape[:-1]):
+        for i in range(half):
+            angle = int(positions[place[-1]]) * theta ** (-i / half)
+            pair = complex(x[place][i], x[place][i + half]) * complex(math.cos(angle), math.sin(angle))
+            out[place][i], out[place][i + half] = pair.real, pair.imag
+    return out
+
+
+with check.exercise("apply_rope") as t:
+    rng = torch.Generator().manual_seed(5)
+    x, positions = torch.randn(3, 8, generator=rng), torch.tensor([4, 0, 7])
+    before = x.clone(), positions.clone()
+    apply_rope(x, positions)
+    t.unchanged(before, (x, positions), "apply_rope must not change its inputs")
+    t.close(apply_rope(x[:1], torch.tensor([0])), x[:1], "position 0: all angles are 0, the row stays as it is")
+    t.close(
+        apply_rope(torch.tensor([[1.0, 0.0]]), torch.tensor([1])),
+        [[math.cos(1), math.sin(1)]],
+        "one pair at position 1: (1, 0) is turned by 1 radian, to (cos 1, sin 1)",
+    )
+    t.close(
+        apply_rope(torch.tensor([[0.0, 1.0]]), torch.tensor([1])),
+        [[-math.sin(1), math.cos(1)]],
+        "the other entry of the pair: (0, 1) becomes (-sin 1, cos 1)",
+    )
+    t.close(
+        apply_rope(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([5, 2])),
+        [[math.cos(5), math.sin(5)], [math.cos(2), math.sin(2)]],
+        "the angle comes from positions, not from the number of the row",
+    )
+    t.close(
+        apply_rope(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), torch.tensor([1])),
+        [[math.cos(1), 0, math.sin(1), 0]],
+        "d = 4: entry 0 is paired with entry 2 (half-split), not with its neighbour",
+    )
+    t.close(
+        apply_rope(torch.tensor([[0.0, 1.0, 0.0, 0.0]]), torch.tensor([100])),
+        [[0, math.cos(1), 0, math.sin(1)]],
+        "d = 4, position 100: pair 1 is turned by 100 * 10000**(-2/4), which is 1",
+    )
+    t.close(apply_rope(x, positions), turned_by_loop(x, positions), "d = 8: each pair has its own frequency")
+    deep = torch.randn(2, 3, 4, 6, generator=rng)
+    t.close(
+        apply_rope(deep, torch.tensor([3, 4, 5, 6])),
+        turned_by_loop(deep, [3, 4, 5, 6]),
+        "four axes: positions go along the last but one, the same for every head and every sequence",
+    )
+    t.close(apply_rope(x, positions, 500.0), turned_by_loop(x, positions, 500.0), "theta is an argument")
+    t.raises(ValueError, lambda: apply_rope(x[:, :7], positions), "7 entries cannot be paired")
+    t.raises(ValueError, lambda: apply_rope(x, positions[:2]), "3 rows, 2 positions")
+    t.raises(ValueError, lambda: apply_rope(x, positions[:1]), "3 rows, 1 position for all")
+
+# %% [markdown]
+# ### Exercise: `transformer_block`
+#
+# *40 minutes · difficulty 5 of 5 · 4 points*
+#
+# A whole block of a Llama, with its cache. Your three functions from above may be copied into this cell: only this cell is collected, and the exercises do not see each other.
+
+
+# %% exercise="transformer_block" minutes=40 difficulty=5 closed=["kvlab.model.Block", "torch.nn.functional.scaled_dot_product_attention"]
+# exercise: transformer_block
+def transformer_block(
+    x: torch.Tensor,
+    weights: dict[str, torch.Tensor],
+    n_heads: int,
+    n_kv_heads: int,
+    positions: torch.Tensor,
+    cache: tuple[torch.Tensor, torch.Tensor] | None = None,
+) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
+    """One block of a Llama-style decoder. Returns (y, (k, v)).
+
+    x: (B, n, D), the new positions. positions: (n,), a LongTensor, where they stand in the sequence.
+    weights, all used as `row @ matrix`: wq (D, n_heads * d), wk and wv (D, n_kv_heads * d), wo (n_heads * d, D),
+    w_gate and w_up (D, F), w_down (F, D), and attn_norm and mlp_norm (D,). The head width d is that of wq: it need
+    not be D / n_heads. Head h takes the columns h * d to (h + 1) * d. A missing name raises ValueError.
+    First part: h = x + attention(rms_norm(x, attn_norm)) @ wo. Second part: y = h + swiglu(rms_norm(h, mlp_norm)).
+    rms_norm has eps 1e-5. q and k are turned by RoPE (half-split, theta 10000), v is not. Scores are scaled by
+    1/sqrt(d). Query head i reads KV head i // (n_heads / n_kv_heads).
+    cache: None, or the pair that an earlier call returned, (B, n_kv_heads, n_past, d) each, its k turned already.
+    A new position sees all n_past cached ones, itself, and the new ones before it.
+    k, v: (B, n_kv_heads, n_past + n, d), past and new ones in this order. y: (B, n, D). The inputs stay as they are.
+    n_heads that is no multiple of n_kv_heads, or positions that are not (n,), raises ValueError.
+    You may not call here: kvlab.model.Block, torch.nn.functional.scaled_dot_product_attention.
+    """
+    ### BEGIN SOLUTION
+    needed = ("attn_norm", "wq", "wk", "wv", "wo", "mlp_norm", "w_gate", "w_up", "w_down")
+    if missing := [name for name in needed if name not in weights]:
+        raise ValueError(f"weights lack {', '.join(missing)}")
+    if n_heads % n_kv_heads or tuple(positions.shape) != (x.shape[1],):
+        raise ValueError(f"{n_heads} on {n_kv_heads} heads, {x.shape[1]} rows at {tuple(positions.shape)} positions")
+
+    def norm(rows, scale):
+        return rows / (rows.square().mean(-1, keepdim=True) + 1e-5).sqrt() * scale
+
+    def heads(rows, n):
+        return rows.unflatten(-1, (n, -1)).transpose(1, 2)  # (B, heads, n, d)
+
+    def turn(rows):
+        half = rows.shape[-1] // 2
+        angles = torch.outer(positions.to(rows.dtype), 1e4 ** -(torch.arange(half) / half)).repeat(1, 2)
+        return rows * angles.cos() + torch.cat([-rows[..., half:], rows[..., :half]], -1) * angles.sin()
+
+    normed = norm(x, weights["attn_norm"])
+    q = turn(heads(normed @ weights["wq"], n_heads))
+    k = turn(heads(normed @ weights["wk"], n_kv_heads))
+    v = heads(normed @ weights["wv"], n_kv_heads)
+    if cache is not None:
+        k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
+    shared = n_heads // n_kv_heads
+    dots = q @ k.repeat_interleave(shared, 1).mT * q.shape[-1] ** -0.5
+    unseen = torch.ones(dots.shape[-2:], dtype=torch.bool).triu(k.shape[2] - x.shape[1] + 1)
+    mixed = dots.masked_fill(unseen, -math.inf).softmax(-1) @ v.repeat_interleave(shared, 1)
+    h = x + mixed.transpose(1, 2).flatten(2) @ weights["wo"]
+    normed = norm(h, weights["mlp_norm"])
+    gate = torch.nn.functional.silu(normed @ weights["w_gate"])
+    return h + (gate * (normed @ weights["w_up"])) @ weights["w_down"], (k, v)
+    ### END SOLUTION
+
+
+# %% [markdown] hints="transformer_block"
+# 1. Begin with one position and no cache: softmax of one score is 1, so attention gives v. Then norms, wv, wo, the two sums and swiglu are all there is.
+# 2. `(normed @ wq).unflatten(-1, (n_heads, -1)).transpose(1, 2)` gives (B, heads, n, d). RoPE comes before the cache: only new keys are turned, old ones were.
+# 3. With n_past cached and n new positions, new position i sees n_past + i + 1 keys: the triangle of the mask is moved by n_past. After attention the heads go back beside each other, transposed first, then flattened.
+
+
+# %% check="transformer_block" points=4
+def block_by_loop(x, weights, n_heads, n_kv_heads, positions, past=None):
+    """One sequence, one position, one head, one key at a time, in float64. past: (keys, values) as lists by KV head."""
+    w = {name: np.asarray(matrix, dtype=np.float64) for name, matrix in weights.items()}
+    x = np.asarray(x, dtype=np.float64)
+    d, group, out, all_k, all_v = w["wq"].shape[1] // n_heads, n_heads // n_kv_heads, np.zeros(x.shape), [], []
+
+    def norm(row, weight):
+        return row / math.sqrt((row * row).mean() + 1e-5) * weight
+
+    def turn(row, position):
+        pairs = (row[: d // 2] + 1j * row[d // 2 :]) * np.exp(1j * position * 1e4 ** (-np.arange(d // 2) * 2 / d))
+        return np.concatenate([pairs.real, pairs.imag])
+
+    for b in range(len(x)):
+        keys = [[] if past is None else list(np.asarray(past[0], np.float64)[b, g]) for g in range(n_kv_heads)]
+        values = [[] if past is None else list(np.asarray(past[1], np.float64)[b, g]) for g in range(n_kv_heads)]
+        for i, position in enumerate(positions.tolist()):
+            row = norm(x[b, i], w["attn_norm"])
+            q, k, v = row @ w["wq"], row @ w["wk"], row @ w["wv"]
+            for g in range(n_kv_heads):
+                keys[g].append(turn(k[g * d : g * d + d], position))
+                values[g].append(v[g * d : g * d + d])
+            mixed = []
+            for head in range(n_heads):
+                query = turn(q[head * d : head * d + d], position)
+                dots = np.exp([query @ key / math.sqrt(d) for key in keys[head // group]])
+                mixed.append((dots / dots.sum()) @ np.array(values[head // group]))
+            h = x[b, i] + np.concatenate(mixed) @ w["wo"]
+            row = norm(h, w["mlp_norm"])
+            gate = row @ w["w_gate"]
+            out[b, i] = h + (gate / (1 + np.exp(-gate)) * (row @ w["w_up"])) @ w["w_down"]
+        all_k.append(keys)
+        all_v.append(values)
+    return out, (np.array(all_k), np.array(all_v))
+
+
+def random_weights(seed, width, n_heads, n_kv_heads, d, n_features):
+    rng = torch.Generator().manual_seed(seed)
+    sizes = {"wq": (width, n_heads * d), "wk": (width, n_kv_heads * d), "wv": (width, n_kv_heads * d)}
+    sizes |= {"wo": (n_heads * d, width), "w_gate": (width, n_features), "w_up": (width, n_features)}
+    found = {name: torch.randn(*size, generator=rng) * size[0] ** -0.5 for name, size in sizes.items()}
+    found["w_down"] = torch.randn(n_features, width, generator=rng) * n_features**-0.5
+    return found | {name: torch.rand(width, generator=rng) + 0.5 for name in ("attn_norm", "mlp_norm")}
+
+
+with check.exercise("transformer_block") as t:
+    parts = random_weights(1, 8, 4, 2, 4, 6)
+    x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(2)) * 2
+    at = torch.arange(5)
+    plain = random_weights(3, 8, 1, 1, 4, 6)
+    still = plain | {"wo": torch.zeros(4, 8)}
+    t.close(
+        transformer_block(x[:1, :1], still, 1, 1, at[:1])[0],
+        block_by_loop(x[:1, :1], still, 1, 1, at[:1])[0],
+        "attention that adds nothing (wo = 0): y is x + swiglu(rms_norm(x, mlp_norm))",
+    )
+    t.close(
+        transformer_block(x[:1, :1], plain, 1, 1, at[:1])[0],
+        block_by_loop(x[:1, :1], plain, 1, 1, at[:1])[0],
+        "one position: h is x + v @ wo, with v from rms_norm(x, attn_norm); the second part starts from h",
+    )
+    small = x[:1, :1] / 1000
+    t.close(
+        transformer_block(small, plain, 1, 1, at[:1])[1][1],
+        block_by_loop(small, plain, 1, 1, at[:1])[1][1],
+        "a small x: rms_norm has eps = 1e-5, under the root",
+    )
+    y, (k, v) = transformer_block(x[:1, :1], plain, 1, 1, torch.tensor([9]))
+    _, (k_expected, v_expected) = block_by_loop(x[:1, :1], plain, 1, 1, torch.tensor([9]))
+    t.close(v, v_expected, "the returned v, (B, n_kv_heads, n, d), is not turned")
+    t.close(k, k_expected, "the returned k is turned by RoPE, half-split, by the position that was given")
+    t.close(
+        transformer_block(x[:1, :1], parts, 4, 2, at[:1])[0],
+        block_by_loop(x[:1, :1], parts, 4, 2, at[:1])[0],
+        "4 heads, 2 KV heads: query heads 0 and 1 read KV head 0, heads 2 and 3 read KV head 1",
+    )
+    before = x.clone(), {name: matrix.clone() for name, matrix in parts.items()}
+    y, (k, v) = transformer_block(x, parts, 4, 2, at)
+    t.unchanged(before, (x, parts), "transformer_block must not change x and the weights")
+    y_expected, (k_expected, v_expected) = block_by_loop(x, parts, 4, 2, at)
+    t.close(k, k_expected, "k of 5 positions, 2 sequences: (2, 2, 5, 4), heads before positions")
+    t.close(y, y_expected, "5 positions: q is turned too, scores are divided by sqrt(d), no position sees a later one")
+    past = tuple(torch.as_tensor(a[:, :, :4], dtype=torch.float32) for a in (k_expected, v_expected))
+    kept = tuple(a.clone() for a in past)
+    y, (k, v) = transformer_block(x[:, 4:], parts, 4, 2, at[4:], past)
+    t.unchanged(kept, past, "the cache that came in stays as it was: return a new pair")
+    t.close(k, k_expected, "after a step the pair holds the past and then the new position; old k is not turned again")
+    t.close(v, v_expected, "after a step the pair holds the values of the past and then the new one")
+    t.close(y, y_expected[:, 4:], "one new position after 4 cached ones: the same y as without a cache")
+    past = tuple(a[:, :, :2] for a in past)
+    t.close(
+        transformer_block(x[:, 2:], parts, 4, 2, at[2:], past)[0],
+        y_expected[:, 2:],
+        "3 new positions after 2 cached ones: new position i sees 2 + i + 1 keys",
+    )
+    wide = random_weights(4, 6, 2, 1, 8, 5)
+    t.close(
+        transformer_block(x[..., :6], wide, 2, 1, at)[0],
+        block_by_loop(x[..., :6], wide, 2, 1, at)[0],
+        "D = 6, two heads of width 8: the head width is that of wq",
+    )
+    t.raises(ValueError, lambda: transformer_block(x, parts, 4, 3, at), "4 heads cannot share 3 KV heads evenly")
+    t.raises(ValueError, lambda: transformer_block(x, parts, 4, 2, at[:4]), "5 rows, 4 positions")
+    t.raises(ValueError, lambda: transformer_block(x, parts, 4, 2, at[:1]), "5 rows, 1 position for all")
+    for name in ("mlp_norm", "wk"):
+        rest = {key: matrix for key, matrix in parts.items() if key != name}
+        t.raises(ValueError, lambda rest=rest: transformer_block(x, rest, 4, 2, at), f"weights without {name}")
+
+# %% [markdown]
+# ### Exercise: `stream_text`
+#
+# *20 minutes · difficulty 3 of 5 · 2 points*
+#
+# Tokens are bytes, and a character may be spread over several of them. Only this cell is collected.
+
+
+# %% exercise="stream_text" minutes=20 difficulty=3 closed=["kvlab.streaming.TextStream"]
+# exercise: stream_text
+def stream_text(token_bytes: list[bytes]) -> list[str]:
+    """What can be shown after each token of a stream, and what is left at its end.
+
+    token_bytes: the bytes of each token, in order; a token may be empty. Together they are UTF-8, or nearly.
+    Returns one string for each token and one more, len(token_bytes) + 1 in all. The string of a token holds the
+    characters that it completes: nothing is shown twice, and no character waits longer than it must. The last string
+    holds the mark, U+FFFD, of a character that never became complete; else it is empty.
+    Bytes that are no UTF-8 give U+FFFD as well; in which of the strings it stands is yours to choose.
+    The strings joined are equal to b"".join(token_bytes).decode("utf-8", "replace"), always.
+    You may not call here: kvlab.streaming.TextStream.
+    """
+    ### BEGIN SOLUTION
+    import codecs
+
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    return [decoder.decode(data) for data in token_bytes] + [decoder.decode(b"", final=True)]
+    ### END SOLUTION
+
+
+# %% [markdown] hints="stream_text"
+# 1. A token may end in the middle of a character, so some bytes have to wait for the next token. Only those that belong to the incomplete character at the end wait, not the whole token.
+# 2. Python's `codecs` module has a decoder that keeps such bytes by itself; look for *incremental*. By hand it works too: the first byte of a character says how many bytes it has.
+# 3. At the end tell the decoder that nothing more comes (`final=True`), or decode what still waits with "replace". Try also bytes that can never be text, such as 0xFF.
+
+
+# %% check="stream_text" points=2
+def cut(text, *at):
+    """The bytes of a text, cut at these places."""
+    data, places = text.encode(), [0, *at, None]
+    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+
+
+with check.exercise("stream_text") as t:
+    t.equal(stream_text([b"mom", b" washed"]), ["mom", " washed", ""], "plain letters: each token gives its own text")
+    t.equal(stream_text([]), [""], "no tokens: one string, empty, for what is left")
+    t.equal(stream_text(["мама".encode(), b"!"]), ["мама", "!", ""], "whole characters of two bytes each")
+    t.equal(stream_text(cut("é", 1)), ["", "é", ""], "a character of two bytes comes with the token that completes it")
+    t.equal(stream_text(cut("🙂", 1, 2, 3)), ["", "", "", "🙂", ""], "one byte to a token: three times nothing")
+    t.equal(stream_text(cut("aéb", 2)), ["a", "éb", ""], "the token ends inside é: its a is complete and does not wait")
+    t.equal(stream_text(cut("€🙂", 2, 4, 6)), ["", "€", "", "🙂", ""], "characters of three and of four bytes, cut")
+    t.equal(
+        stream_text(cut("e\u0301", 1)),
+        ["e", "\u0301", ""],
+        "a letter and an accent that goes on it are two characters: the letter does not wait",
+    )
+    t.equal(stream_text([b"a", b"", b"b"]), ["a", "", "b", ""], "an empty token has its string too")
+    t.equal(stream_text(cut("aé", 2)[:1]), ["a", "\ufffd"], "the stream ends inside é: the last string holds the mark")
+    for bad in ([b"a\xff", b"b"], [b"\xe2\x82", b"a"], [b"\x80", b"\x80"], [b"\xf0\x9f", "é".encode()]):
+        t.equal(
+            "".join(stream_text(bad)),
+            b"".join(bad).decode("utf-8", "replace"),
+            "bytes that are no text: the joined strings are what decoding all at once gives",
+        )
+        t.equal(len(stream_text(bad)), 3, "two tokens give three strings, whatever the bytes are")
+
+# %% [markdown]
+# ## Card 24 · What to expect of a model on a GPU
+
+# %% [markdown]
+# ### Exercise: `predict_latency`
+#
+# *25 minutes · difficulty 4 of 5 · 3 points*
+#
+# How fast can a model be on a GPU, at best? Only this cell is collected.
+
+
+# %% exercise="predict_latency" minutes=25 difficulty=4 closed=["kvlab.arithmetic.pass_seconds", "kvlab.arithmetic.generation_seconds"]
+# exercise: predict_latency
+def predict_latency(
+    model: dict[str, float], gpu: dict[str, float], prompt_len: int, n_new: int, batch: int = 1
+) -> dict[str, float]:
+    """Lower bounds of ttft, tpot and e2e, in seconds: what arithmetic and memory traffic take at least.
+
+    model: n_params, n_layers, n_heads, n_kv_heads, d_head, bytes_per_value (of weights and cache; may be fractional).
+    gpu: peak_flops (per second), bandwidth (bytes per second), memory_bytes (not needed here). Other keys are ignored.
+    A pass takes the larger of FLOPs / peak_flops and bytes / bandwidth.
+    FLOPs of a pass: batch * (2 * n_params for each token of it + 4 * n_layers * n_heads * d_head for each pair of a
+    query and a key that it sees). Bytes of a pass: all weights once (n_params values), and for each sequence of the
+    batch K and V of all tokens so far, those of this pass included (2 * n_layers * n_kv_heads * d_head values a token).
+    Prefill: prompt_len tokens n, so n (n + 1) / 2 pairs. It gives the first new token. Then n_new - 1 decode passes of
+    one token each: the first has n + 1 tokens so far, and as many pairs, the next n + 2, and so on.
+    Returns ttft, the prefill; tpot, the mean of the decode passes, nan when there are none; e2e, all passes together.
+    A prompt_len, n_new or batch below 1 raises ValueError.
+    You may not call here: kvlab.arithmetic.pass_seconds, kvlab.arithmetic.generation_seconds.
+    """
+    ### BEGIN SOLUTION
+    if min(prompt_len, n_new, batch) < 1:
+        raise ValueError(f"counts are at least 1, got prompt_len {prompt_len}, n_new {n_new}, batch {batch}")
+    per_pair = 4 * model["n_layers"] * model["n_heads"] * model["d_head"]
+    held_per_token = 2 * model["n_layers"] * model["n_kv_heads"] * model["d_head"]
+
+    def seconds(tokens, pairs, so_far):
+        flops = batch * (2 * model["n_params"] * tokens + per_pair * pairs)
+        moved = (model["n_params"] + batch * held_per_token * so_far) * model["bytes_per_value"]
+        return max(flops / gpu["peak_flops"], moved / gpu["bandwidth"])
+
+    ttft = seconds(prompt_len, prompt_len * (prompt_len + 1) / 2, prompt_len)
+    steps = [seconds(1, n, n) for n in range(prompt_len + 1, prompt_len + n_new)]
+    return {"ttft": ttft, "tpot": sum(steps) / len(steps) if steps else math.nan, "e2e": ttft + sum(steps)}
+    ### END SOLUTION
+
+
+# %% [markdown] hints="predict_latency"
+# 1. Write a small function for one pass: tokens in it, pairs, tokens so far; it gives seconds. Everything else calls it.
+# 2. Queries have n_heads heads, the cache has n_kv_heads: FLOPs use the one, bytes the other. The batch multiplies all FLOPs, but of the bytes only the cache: the weights are read once for all sequences.
+# 3. The decode passes grow: pass i of n_new - 1 has prompt_len + i tokens so far. Take the larger of the two times in each pass, then add up, not the other way round.
+
+
+# %% check="predict_latency" points=3
+def passes_one_by_one(model, gpu, prompt_len, n_new, batch):
+    """Seconds of each pass, pairs counted one query at a time."""
+    times, so_far = [], 0
+    for tokens in [prompt_len] + [1] * (n_new - 1):
+        pairs = 0
+        for _ in range(tokens):
+            so_far += 1
+            pairs += so_far
+        work = 2 * model["n_params"] * tokens + 4 * model["n_layers"] * model["n_heads"] * model["d_head"] * pairs
+        cache = 2 * model["n_layers"] * model["n_kv_heads"] * model["d_head"] * model["bytes_per_value"] * so_far
+        read = model["n_params"] * model["bytes_per_value"] + batch * cache
+        times.append(max(batch * work / gpu["peak_flops"], read / gpu["bandwidth"]))
+    return times
+
+
+with check.exercise("predict_latency") as t:
+    tiny = {"n_params": 1000, "n_layers": 2, "n_heads": 4, "n_kv_heads": 4, "d_head": 5, "bytes_per_value": 2}
+    grouped = tiny | {"n_kv_heads": 2, "name": "other keys are ignored"}
+    slow_memory = {"peak_flops": 1e15, "bandwidth": 1e4, "memory_bytes": 1e6}
+    slow_arithmetic = {"peak_flops": 1e5, "bandwidth": 1e15, "memory_bytes": 1e6}
+    given = dict(tiny), dict(slow_memory)
+    exactly = {"rtol": 1e-6, "atol": 0}
+
+    found = predict_latency(*given, 1, 1)
+    t.unchanged((tiny, slow_memory), given, "predict_latency must not change what it gets")
+    t.close(
+        found["ttft"], (2000 + 160) / 1e4, "1 token: 2000 bytes of weights and 160 of K and V, 1e4 a second", **exactly
+    )
+    t.close(found["tpot"], math.nan, "one new token comes from the prefill: no decode pass, so tpot is nan")
+    t.close(found["e2e"], found["ttft"], "one new token: the request ends with the prefill", **exactly)
+    t.close(
+        predict_latency(tiny, slow_arithmetic, 1, 1)["ttft"],
+        (2000 + 160) / 1e5,
+        "1 token: 2 FLOPs for each parameter and 4 * 2 * 4 * 5 for its one pair, 1e5 a second",
+        **exactly,
+    )
+    t.close(
+        predict_latency(tiny, slow_arithmetic, 10, 1)["ttft"],
+        (20000 + 160 * 55) / 1e5,
+        "a prompt of 10 tokens has 55 pairs: a query sees itself and what comes before",
+        **exactly,
+    )
+    t.close(
+        predict_latency(tiny, slow_memory, 10, 1)["ttft"],
+        (2000 + 1600) / 1e4,
+        "a prompt of 10 tokens: weights once, K and V of 10 tokens, the new ones included",
+        **exactly,
+    )
+    t.close(
+        predict_latency(grouped, slow_memory, 1, 1)["ttft"],
+        (2000 + 80) / 1e4,
+        "2 KV heads: the cache has half the bytes of 4",
+        **exactly,
+    )
+    t.close(
+        predict_latency(grouped, slow_arithmetic, 1, 1)["ttft"],
+        (2000 + 160) / 1e5,
+        "2 KV heads: the FLOPs are those of 4 query heads still",
+        **exactly,
+    )
+    t.close(
+        predict_latency(tiny | {"bytes_per_value": 0.5}, slow_memory, 1, 1)["ttft"],
+        (500 + 40) / 1e4,
+        "half a byte per value, in the weights and in the cache",
+        **exactly,
+    )
+    t.close(
+        predict_latency(tiny, slow_memory, 1, 1, 3)["ttft"],
+        (2000 + 3 * 160) / 1e4,
+        "batch 3: three caches, but the weights are read once",
+        **exactly,
+    )
+    t.close(
+        predict_latency(tiny, slow_arithmetic, 1, 1, batch=3)["ttft"],
+        3 * (2000 + 160) / 1e5,
+        "batch 3: three times the FLOPs",
+        **exactly,
+    )
+    t.close(
+        predict_latency(tiny, slow_memory, 10, 2)["tpot"],
+        (2000 + 11 * 160) / 1e4,
+        "two new tokens: one decode pass, which has 11 tokens so far",
+        **exactly,
+    )
+    both = {"peak_flops": 4e5, "bandwidth": 1.1e5, "memory_bytes": 1e6}
+    times = passes_one_by_one(grouped, both, 30, 60, 2)
+    found = predict_latency(grouped, both, 30, 60, 2)
+    t.close(found["ttft"], times[0], "in each pass the larger of the two times counts", **exactly)
+    t.close(found["tpot"], sum(times[1:]) / 59, "60 new tokens: tpot is the mean of 59 growing passes", **exactly)
+    t.close(found["e2e"], sum(times), "e2e: the prefill and all decode passes", **exactly)
+    t.raises(ValueError, lambda: predict_latency(tiny, both, 0, 5), "no prompt")
+    t.raises(ValueError, lambda: predict_latency(tiny, both, 5, 0), "no new token")
+    t.raises(ValueError, lambda: predict_latency(tiny, both, 5, 5, 0), "no sequence in the batch")
+    t.raises(ValueError, lambda: predict_latency(tiny, both, -5, 5), "a negative prompt_len")
+
+# %% [markdown]
+# ### Exercise: `max_concurrent`
+#
+# *10 minutes · difficulty 2 of 5 · 1 point*
+#
+# How many requests fit on a GPU at one time? Only this cell is collected.
+
+
+# %% exercise="max_concurrent" minutes=10 difficulty=2 closed=["kvlab.arithmetic.sequences_that_fit"]
+# exercise: max_concurrent
+def max_concurrent(model: dict[str, float], gpu: dict[str, float], seq_len: int, reserve_bytes: float = 0) -> int:
+    """How many sequences of seq_len tokens fit into a GPU's memory, beside the weights and a reserve.
+
+    model: n_params, n_layers, n_heads, n_kv_heads, d_head, bytes_per_value (of weights and cache; may be fractional).
+    gpu: memory_bytes, and others that are not needed here. Other keys are ignored.
+    The weights take n_params values, a sequence K and V of seq_len tokens in all layers.
+    Whole sequences only, so the result is rounded down; what fits exactly, fits. Never below 0.
+    A seq_len below 1, or a negative reserve_bytes, raises ValueError.
+    You may not call here: kvlab.arithmetic.sequences_that_fit.
+    """
+    ### BEGIN SOLUTION
+    if seq_len < 1 or reserve_bytes < 0:
+        raise ValueError(f"seq_len is at least 1 and reserve_bytes at least 0, got {seq_len} and {reserve_bytes}")
+    values = 2 * model["n_layers"] * model["n_kv_heads"] * model["d_head"] * seq_len
+    room = gpu["memory_bytes"] - reserve_bytes - model["n_params"] * model["bytes_per_value"]
+    return max(0, int(room // (values * model["bytes_per_value"])))
+    ### END SOLUTION
+
+
+# %% [markdown] hints="max_concurrent"
+# 1. Three things share the memory: weights, reserve, caches. The first two are there once.
+# 2. One sequence takes K and V: 2 * layers * KV heads * head width values for each of its tokens.
+# 3. Divide what is left by the size of one sequence and drop the fraction. If the weights alone are too large, what is left is negative: then the answer is 0.
+
+
+# %% check="max_concurrent" points=1
+with check.exercise("max_concurrent") as t:
+    shape = {"n_params": 1000, "n_layers": 3, "n_heads": 8, "n_kv_heads": 8, "d_head": 5, "bytes_per_value": 2}
+    grouped = shape | {"n_kv_heads": 2}  # a sequence of 10 tokens: 2 * 3 * 2 * 5 * 10 values of 2 bytes, 1200 bytes
+
+    def card(n_bytes):
+        return {"memory_bytes": n_bytes, "bandwidth": 1.0, "peak_flops": 1.0}
+
+    t.equal(max_concurrent(shape, card(2000 + 4800 * 3 + 100), 10), 3, "2000 bytes of weights, 4800 for each sequence")
+    t.equal(max_concurrent(shape, card(2000 + 4800 * 3 - 1), 10), 2, "one byte is missing for the third: rounded down")
+    t.equal(max_concurrent(shape, card(2000 + 4800 * 3), 10), 3, "three fit exactly, so three fit")
+    t.equal(
+        max_concurrent(grouped, card(2000 + 1200 * 5), 10), 5, "2 KV heads: the cache has KV heads, not query heads"
+    )
+    t.equal(max_concurrent(grouped, card(2000 + 1200 * 5 + 700), 10, 700), 5, "the reserve is kept free once")
+    t.equal(
+        max_concurrent(grouped, card(2000 + 1200 * 5), 10, 1), 4, "a reserve of one byte takes the place of the fifth"
+    )
+    t.equal(
+        max_concurrent(grouped | {"bytes_per_value": 0.5}, card(500 + 300 * 7), 10),
+        7,
+        "half a byte per value, in the weights and in the cache",
+    )
+    t.equal(max_concurrent(shape, card(1999), 10), 0, "the weights alone do not fit: 0, not a negative number")
+    t.equal(max_concurrent(grouped, card(2000 + 1200), 10, 5000), 0, "the reserve is larger than what is left: 0")
+    t.raises(ValueError, lambda: max_concurrent(shape, card(10**6), 0), "a sequence of no tokens")
+    t.raises(ValueError, lambda: max_concurrent(shape, card(10**6), -3), "a negative seq_len")
+    t.raises(ValueError, lambda: max_concurrent(shape, card(10**6), 10, -1), "a negative reserve")

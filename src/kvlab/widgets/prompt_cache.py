@@ -1,0 +1,212 @@
+"""Two requests to the local server: where their prompts part, and what is read, written, computed and paid."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from kvlab import plots
+from kvlab.providers import as_usage, cost, first_difference, prices, prompt_text
+from kvlab.providers.prompt import ANSWER, anthropic_blocks, openai_blocks
+from kvlab.show import Table
+from kvlab.widgets.base import Controls, Explorer, Result, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from kvlab.providers import LocalServer
+
+QUESTION = "Where do the two prompts part, and what does the second request find?"
+LINE = "You answer questions about the stories of this village."
+FRONT, BACK = "in front of the handbook", "behind the handbook"
+MODELS = ("claude-opus-5", "claude-sonnet-4-6", "claude-haiku-4-5", "gpt-4o", "gpt-5.4")
+ASKED = ("Who found the kite?", "What did mom wash?")
+PAGE = "Mom washed the frame. Dad fixed the chair. The birds sang in the trees. It was a warm morning. "
+MOST_TOKENS, MOST_WAIT = 3000, 4000
+_keys = itertools.count()  # each view begins with an empty cache: an API key of its own
+
+
+def prompt_cache_view(
+    server: LocalServer,
+    line: str = LINE,
+    place: str = FRONT,
+    length: int = 1100,
+    wait: int = 0,
+    model_id: str = "claude-sonnet-4-6",
+    ttl: str = "5m",
+) -> dict[str, Any]:
+    """Send two requests through the provider's SDK, the second one `wait` seconds later, with `line` in place of LINE.
+
+    line: stands in front of a handbook of about `length` tokens, or behind it (`place`). ttl: Anthropic's "5m" or "1h".
+    Returns requests (for each: prompt, read, written, fresh, from_cache, computed in tokens; paid, plain in dollars),
+    difference (first differing byte and the text around it, or None), common (equal tokens at the beginning), edge (whole
+    blocks of them, in tokens) and the settings. Raises ValueError for an unknown place, model, ttl, or a negative number.
+    """
+    if place not in (FRONT, BACK):
+        raise ValueError(f"the line stands {FRONT} or {BACK}, not {place!r}")
+    if model_id not in MODELS:
+        raise ValueError(f"choose one of {', '.join(MODELS)}, not {model_id!r}")
+    if not 1 <= length <= MOST_TOKENS or wait < 0:
+        raise ValueError(f"length is 1 to {MOST_TOKENS} tokens and wait at least 0 seconds, got {length} and {wait}")
+    row = prices.model(model_id)
+    row.per_million(ttl if row.provider == "anthropic" else "5m")  # refuses an unknown ttl
+    book = _handbook(server, length)
+    bodies = [
+        _body(row.provider, model_id, ttl, one, place, book, asked)
+        for one, asked in zip((LINE, line), ASKED, strict=True)
+    ]
+    key, requests = f"widget {next(_keys)}", []
+    for number, body in enumerate(bodies):
+        server.advance(wait if number else 0)
+        answer = _send(server, row.provider, key, body)
+        usage, inside = as_usage(answer.usage), server.stats(answer.id)
+        requests.append(
+            {
+                "prompt": inside.prompt,
+                "read": usage["cache_read_input_tokens"],
+                "written": usage["cache_creation_input_tokens"],
+                "fresh": usage["input_tokens"],
+                "from_cache": inside.from_cache,
+                "computed": inside.computed,
+                "paid": cost(answer.usage, model_id),
+                "plain": cost(answer.usage, model_id, cached=False),
+            }
+        )
+    first, second = (_tokens(server, row.provider, body) for body in bodies)
+    common = next(
+        (i for i, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
+    return {
+        "requests": requests,
+        "difference": first_difference(*map(prompt_text, bodies)),
+        "common": common,
+        "edge": common // server.engine.blocks.block_size * server.engine.blocks.block_size,
+        "wait": wait,
+        "ttl": {"5m": 300, "1h": 3600}[ttl] if row.provider == "anthropic" else 600,
+        "minimum": row.minimum,
+        "model": model_id,
+        "place": place,
+    }
+
+
+def prompt_cache_figure(view: dict[str, Any]) -> Figure:
+    """A bar for each request, cut into read, written and the rest; lines where the prompts part."""
+    title = f"{view['model']}: {view['wait']} s between the two"
+    figure, axes = plots._new_figure("tokens of the prompt", "request", title)
+    looks: dict[str, dict[str, Any]] = {
+        "read": {"color": plots.PALETTE[0]},
+        "written": {"color": plots.PALETTE[4], "hatch": "///"},
+        "fresh": {"color": plots.MUTED, "hatch": ".."},
+    }
+    for kind, look in looks.items():
+        order = list(looks)[: list(looks).index(kind)]
+        starts = [sum(request[before] for before in order) for request in view["requests"]]
+        widths = [request[kind] for request in view["requests"]]
+        axes.barh([0, 1], widths, left=starts, height=0.55, edgecolor="white", label=kind, **look)
+    axes.axvline(view["common"], color="black", linestyle="--", label="first token that differs")
+    axes.axvline(view["edge"], color=plots.PALETTE[1], linestyle=":", label="last whole block before it")
+    axes.set_yticks([0, 1], ["first", "second"])
+    axes.set_ylim(2.6, -0.6)  # the first on top, and room for the legend below
+    axes.legend(loc="lower left", ncols=3, fontsize=8)
+    return figure
+
+
+def prompt_cache_table(view: dict[str, Any]) -> Table:
+    parted = view["difference"]
+    where = "the prompts are equal"
+    if parted is not None:
+        where = f"after {plain(parted.before)!r}: {plain(parted.a)!r} and {plain(parted.b)!r}"
+    alive = "alive" if view["wait"] < view["ttl"] else "expired"
+    rows = [
+        (kind, *(f"{request[key]:,}" for request in view["requests"]))
+        for kind, key in (
+            ("tokens of the prompt", "prompt"),
+            ("read", "read"),
+            ("written", "written"),
+            ("input (the rest)", "fresh"),
+            ("from blocks of the engine", "from_cache"),
+            ("positions computed", "computed"),
+        )
+    ]
+    rows += [
+        (name, *(f"{100 * request[key]:.4f}" for request in view["requests"]))
+        for name, key in (("US cents paid", "paid"), ("US cents without caching", "plain"))
+    ]
+    notes = (
+        f"First differing byte: {'none' if parted is None else parted.byte}; {where}",
+        f"{view['common']:,} tokens in common, {view['edge']:,} of them in whole blocks; minimum {view['minimum']:,}",
+        f"The entry lives for {view['ttl']:,} s; after {view['wait']:,} s it is {alive}. Prices read on {prices.read_on()}.",
+    )
+    return Table("Two requests", ("what", "first", "second"), tuple(rows), notes=notes, width=48)
+
+
+def prompt_cache(server: LocalServer, length: int = 1100) -> Explorer:
+    """Edit the second request's first line, move it, change the length, the pause, the model and the time to live."""
+    settings: dict[str, Any] = {
+        "line": LINE,
+        "place": FRONT,
+        "length": length,
+        "wait": 60,
+        "model_id": "claude-sonnet-4-6",
+        "ttl": "5m",
+    }
+
+    def compute(**chosen: Any) -> Result:
+        view = prompt_cache_view(server, **chosen)
+        second = view["requests"][1]
+        alt = f"Second request: {second['read']} tokens read, {second['written']} written, {second['fresh']} others."
+        return Result(view, prompt_cache_table(view), prompt_cache_figure(view), alt)
+
+    def build() -> Controls:
+        import ipywidgets
+
+        def slider(name: str, value: int, least: int, most: int, step: int) -> Any:
+            return ipywidgets.IntSlider(
+                value=value, min=least, max=most, step=step, description=name, continuous_update=False
+            )
+
+        wide = ipywidgets.Layout(width="90%")
+        return {
+            "line": ipywidgets.Text(value=LINE, description="Line", continuous_update=False, layout=wide),
+            "place": ipywidgets.Dropdown(options=(FRONT, BACK), value=FRONT, description="stands"),
+            "length": slider("Handbook", length, 100, MOST_TOKENS, 100),
+            "wait": slider("Pause (s)", 60, 0, MOST_WAIT, 20),
+            "model_id": ipywidgets.Dropdown(options=MODELS, value=settings["model_id"], description="Model"),
+            "ttl": ipywidgets.Dropdown(options=("5m", "1h"), value="5m", description="TTL"),
+        }
+
+    return Explorer(QUESTION, settings, compute, build).show()
+
+
+def _body(provider: str, model_id: str, ttl: str, line: str, place: str, book: str, asked: str) -> dict[str, Any]:
+    """The arguments of the SDK's call."""
+    static, user = (f"{line}\n{book}", asked) if place == FRONT else (book, f"{line}\n{asked}")
+    body: dict[str, Any] = {"model": model_id, "max_tokens": 1, "messages": [{"role": "user", "content": user}]}
+    if provider == "anthropic":
+        mark = {"type": "ephemeral", "ttl": ttl}
+        return body | {"system": [{"type": "text", "text": static, "cache_control": mark}]}
+    return body | {"messages": [{"role": "system", "content": static}, *body["messages"]]}
+
+
+def _send(server: LocalServer, provider: str, key: str, body: dict[str, Any]) -> Any:
+    if provider == "anthropic":
+        return server.anthropic(key).messages.create(**body)
+    return server.openai(key).chat.completions.create(**body)
+
+
+def _tokens(server: LocalServer, provider: str, body: dict[str, Any]) -> list[int]:
+    """The prompt as the server's model reads it: each block is turned into tokens alone."""
+    tokenizer = server.model.tokenizer
+    assert tokenizer is not None  # the server has refused a model without one
+    blocks = anthropic_blocks(body) if provider == "anthropic" else openai_blocks(body)
+    begin = [] if tokenizer.bos_id is None else [tokenizer.bos_id]
+    texts = [*(block.text for block in blocks), ANSWER]
+    return [*begin, *(token for text in texts for token in tokenizer.encode(text, bos=False)), *begin]
+
+
+def _handbook(server: LocalServer, length: int) -> str:
+    """A text of about `length` tokens: one page, again and again, with its number so that no two are equal."""
+    tokenizer = server.model.tokenizer
+    assert tokenizer is not None
+    text = "".join(f"Page {number}. {PAGE}" for number in range(1, 2 + length // len(tokenizer.encode(PAGE))))
+    return tokenizer.decode(tokenizer.encode(text, bos=False)[:length])
