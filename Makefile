@@ -77,10 +77,10 @@ clean: ## remove the environment, caches and built files; work/ stays
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src grading tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# A learner's environment: the package without extras.
+# A learner's environment: the package, and the provider SDKs of notebook 04.
 $(STAMP)-base: | $(VENV)/.made
 	@echo "Installing the course's packages, once (README.md says how much is downloaded) ..."
-	@$(call INSTALL,.)
+	@$(call INSTALL,.[api])
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 

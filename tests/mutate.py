@@ -25,6 +25,8 @@ WATCHERS: dict[str, list[str]] = {
     "unscaled_scores": ["test_attention.py"],
     "rope_neighbours": ["test_model.py"],
     "rope_unscaled": ["test_model.py"],
+    "residual_left_out": ["test_trace.py", "test_model.py"],
+    "final_norm_left_out": ["test_trace.py", "test_model.py"],
     "crossing_token_dropped": ["test_sampling.py"],
     "top_k_one_short": ["test_sampling.py"],
     "penalty_without_sign": ["test_sampling.py"],

@@ -82,8 +82,8 @@ DIAGNOSES = {
 STOPPED = {
     "latency_metrics/wrong_divides_by_no_gap": "your code stopped with: ZeroDivisionError",
     "latency_metrics/wrong_equal_times_refused": "your code stopped with: ValueError",
-    "chunked_prefill/wrong_chunk_size_unchecked": "UnboundLocalError",
-    "chunked_prefill/wrong_no_ids": "UnboundLocalError",
+    "chunked_prefill/wrong_chunk_size_unchecked": "came: UnboundLocalError",
+    "chunked_prefill/wrong_no_ids": "came: UnboundLocalError",
     "plan_step/wrong_zero_refused": "your code stopped with: ValueError",
 }
 
@@ -114,6 +114,15 @@ def test_an_unsolved_stub_is_not_attempted(exercise: str, monkeypatch: pytest.Mo
 
 def test_the_function_that_does_the_whole_job_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     KNOWN.refuses("roofline_seconds", "kvlab.arithmetic.roofline_seconds", monkeypatch)
+
+
+@pytest.mark.parametrize(
+    "result", ['{"ttft_s": 0.5, "tpot_s": 0.1, "tps": 10.0, "e2e_s": 0.6}', "(0.5, 0.1, 10.0, 0.6)"]
+)
+def test_a_result_without_the_four_keys_is_told_so(result: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = f"def latency_metrics(requested_at, token_times):\n    return {result}"
+    with pytest.raises(AssertionError, match="the rule: the result is a dict with the keys ttft, tpot, tps and e2e"):
+        KNOWN.run("latency_metrics", answer, monkeypatch)
 
 
 def test_an_answer_that_calls_the_model_without_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,6 +53,7 @@ DIAGNOSES = {
     "BlockAllocator/wrong_shared_blocks_freed": "the block that c holds too is not free",
     "BlockAllocator/wrong_shared_blocks_lost": "the last owner lets go",
     "BlockAllocator/wrong_value_error_when_full": "raises MemoryError",
+    "paged_gather/wrong_all_ids_checked": "is not looked at",
     "paged_gather/wrong_clears_pool": "must not change the pool",
     "paged_gather/wrong_index_error": "the ids of 7 blocks are 0 to 6",
     "paged_gather/wrong_last_block_dropped": "only partly filled",
@@ -98,6 +99,7 @@ DIAGNOSES = {
 # An error where none is due: the panel quotes it instead of two values.
 STOPPED = {
     "BlockAllocator/wrong_last_block_unused": "your code stopped with: MemoryError",
+    "paged_gather/wrong_all_ids_checked": "your code stopped with: ValueError",
     "paged_gather/wrong_lists_only": "your code stopped with: AttributeError",
     "paged_gather/wrong_longer_tables_refused": "your code stopped with: ValueError",
     "paged_gather/wrong_nothing_refused": "your code stopped with: ValueError",

@@ -94,6 +94,29 @@ def test_missing_helper_says_one_cell(notebook: Notebook, capsys: pytest.Capture
     assert "goes into its own cell" in capsys.readouterr().out
 
 
+EMPTY_LOOP = "def double(x):\n    for _ in range(x):\n        out = 2 * x\n    return out"
+
+
+def test_an_empty_variable_is_no_missing_helper(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+    assert notebook.check(EMPTY_LOOP, 't.equal(double(0), 0, "twice nothing")') is State.WRONG
+    out = capsys.readouterr().out
+    assert "your code stopped with: UnboundLocalError" in out and "a loop without a round" in out
+    assert "into its own cell" not in out
+
+
+def test_an_empty_variable_where_another_error_is_due(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+    assert notebook.check(EMPTY_LOOP, 't.raises(ValueError, lambda: double(0), "0 is refused")') is State.WRONG
+    out = capsys.readouterr().out
+    assert "expected: a ValueError" in out and "came: UnboundLocalError" in out and "the rule: 0 is refused" in out
+    assert "likely mistake" not in out
+
+
+def test_a_missing_helper_where_an_error_is_due(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = "def double(x):\n    return helper(x)"
+    assert notebook.check(answer, 't.raises(ValueError, lambda: double(0), "0 is refused")') is State.WRONG
+    assert "goes into its own cell" in capsys.readouterr().out
+
+
 def test_torchs_own_not_implemented_is_no_stub(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
     answer = "def double(x):\n    return torch.empty(2, device='meta').tolist()"
     with pytest.raises(NotImplementedError):

@@ -43,7 +43,7 @@ def test_run_all_unsolved_has_no_error_and_no_noise(run_all: Any) -> None:
     assert [out.text for out in outputs(run_all, "stream") if out.name == "stderr"] == []
     text = shown(run_all)
     assert [name for name in EXERCISES if f"{name}: not attempted yet" in text] == EXERCISES
-    assert "TTFT" in text and "ridge point" in text and "useful rows" in text
+    assert "TTFT" in text and "ridge point" in text and "useful pos." in text
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_it_prints_and_writes_every_row(script: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    plan = script.Plan(script.PROMPTS[:1], 12, (1, 3), 1, ("readable",), documents=30)
+    plan = script.Plan(script.PROMPTS[:1], 40, (1, 3), 1, ("readable",), documents=30)
     assert script.main(["--json", str(tmp_path / "r.json")], plan) == 0
     rows = json.loads((tmp_path / "r.json").read_text())["rows"]
     drafts = ("primer-draft", "4-gram table", "prompt look-up", "first 2 layers", "first 4 layers")

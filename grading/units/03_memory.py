@@ -774,6 +774,11 @@ with check.exercise("paged_gather") as t:
         "the table may be longer than needed: the first blocks count",
     )
     t.close(
+        paged_gather(pool, [4, 1, 99, -1], 4),
+        torch.stack([pool[4, 0], pool[4, 1], pool[4, 2], pool[1, 0]]),
+        "what stands behind the needed blocks is not looked at: 99 and -1 are no blocks, and nobody asks for them",
+    )
+    t.close(
         paged_gather(pool, torch.tensor([6, 2]), 5),
         torch.stack([pool[6, 0], pool[6, 1], pool[6, 2], pool[2, 0], pool[2, 1]]),
         "the table may be a LongTensor",

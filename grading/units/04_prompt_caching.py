@@ -49,6 +49,7 @@ LIVE = False
 # %%
 import math
 from contextlib import ExitStack
+from importlib.metadata import version
 
 import numpy as np
 import torch
@@ -64,12 +65,10 @@ model = kvlab.load(MODEL, DEVICE)
 tokenizer = model.tokenizer
 running = ExitStack()  # running.close() ends the server
 server = running.enter_context(LocalServer(model, clock=StillClock(), name=MODEL))
-
-import anthropic  # the line above has said what to do where the packages are missing
-import openai
+clients(False, server)  # says in a sentence what to do where a package is missing
 
 print(profiling.describe_device(model.device))
-print(f"{MODEL} at {server.url}; anthropic {anthropic.__version__}, openai {openai.__version__}")
+print(f"{MODEL} at {server.url}; anthropic {version('anthropic')}, openai {version('openai')}")
 
 # %% [markdown]
 # `LIVE` is for the one cell further down that says so: with `LIVE = True` and a key of your own in the environment (`ANTHROPIC_API_KEY`, `OPENAI_API_KEY`) it asks the real, paid service. All other cells always use the local server,
@@ -94,7 +93,7 @@ def marked(text, ttl="5m"):
     return {"type": "text", "text": text, "cache_control": {"type": "ephemeral", "ttl": ttl}}
 
 
-def ask(client, system, question, model=SONNET, **more):
+def ask(client, system, question, model=OPUS, **more):
     """One request in Anthropic's format, with a short answer."""
     messages = [{"role": "user", "content": question}]
     return client.messages.create(model=model, system=system, messages=messages, **{"max_tokens": 4} | more)
@@ -114,7 +113,7 @@ heads = f"{'':44}{'input':>7}{'written':>9}{'read':>7}{'computed':>11}   (tokens
 # ## Card 11 · A prefix that several requests share
 #
 # Many requests of one application begin alike. First comes the **system prompt**, the instructions that are always the same. Then often come documents that were looked up for the question, which is called retrieval or **RAG**. The question comes last.
-# The model must turn all of it into keys and values before it can say a word: that is prefill, and it makes up the TTFT, the time to the first token.
+# The model must turn all of it into keys and values before it can say a word: that is prefill, and it is most of the TTFT, the time to the first token.
 #
 # The keys and values of a token depend on all tokens before it and on none after it. So two prompts can share what they have in common at the **beginning**, and nothing behind the first difference, however equal it may look. That common beginning is the **prefix**.
 # A request that finds its prefix stored is a **cache hit**; one that does not is a miss.
@@ -161,7 +160,7 @@ print(f"{times['miss'] / times['hit']:.0f} times faster with a hit, on this mach
 
 # %% [markdown]
 # Read the columns apart. *Input*, *written* and *read* are what the service reports and bills; each token of the prompt is in exactly one of them. *Computed* is what the engine did.
-# On the second request it computed about 30 positions, although only the question was new to the bill: it reuses whole blocks.
+# On the second request it computed a few more positions than the question has: it reuses whole blocks.
 #
 # The answers of misses and hits are equal, token by token. A cache that is right changes nothing but the time and the price.
 #
@@ -173,17 +172,17 @@ print(f"{times['miss'] / times['hit']:.0f} times faster with a hit, on this mach
 # The rule that follows: what never changes goes to the front, what changes with every request to the end. Here the same document and the same questions, in both orders.
 
 # %%
-document, computed = handbook(1100, 2), {}
+document, computed = handbook(600, 2), {}
 print(heads)
 for order in ("static first", "query first"):
     client, computed[order], bill = server.anthropic(order), [], []
     for question in questions[: 3 if FAST else 4]:
         parts = [marked(document), {"type": "text", "text": question}]
         content = parts if order == "static first" else parts[::-1]
-        answer = client.messages.create(model=SONNET, max_tokens=1, messages=[{"role": "user", "content": content}])
+        answer = client.messages.create(model=OPUS, max_tokens=1, messages=[{"role": "user", "content": content}])
         written, read = show(f"{order}: {question}", answer)
         computed[order].append(server.stats(answer.id).computed)
-        bill.append((cost(answer.usage, SONNET), cost(answer.usage, SONNET, cached=False)))
+        bill.append((cost(answer.usage, OPUS), cost(answer.usage, OPUS, cached=False)))
     with_cache, without = map(sum, zip(*bill, strict=True))
     print(f"{order}: {with_cache / without:.2f} times the price of sending the same without a mark\n")
     assert (with_cache < without) == (order == "static first")
@@ -198,7 +197,7 @@ plots.lines(
 )
 
 # %% [markdown]
-# *The figure: positions computed for each request. With the question first every request computes all of the document again, about 1,100 positions. With the document first only the first request does; the later ones compute about 30.*
+# *The figure: positions computed for each request. With the question first every request computes all of the document again, more than 600 positions. With the document first only the first request does; the later ones compute about 20.*
 #
 # With the question first each request even costs more than without a mark: it writes an entry, at 1.25 times the price of input, and nobody ever reads it.
 #
@@ -216,13 +215,13 @@ look = {
 mail = {"name": "send_mail", "description": "Send a mail.", "input_schema": {"type": "object", "properties": {}}}
 turned = look | {"input_schema": dict(reversed(look["input_schema"].items()))}  # equal in Python, not as text
 assert turned == look
-instructions = handbook(1100, 3)
+instructions = handbook(600, 3)
 
 
 def body(time="10:15:00", tools=(look, mail), end="", question=questions[0]):
     """The arguments of one request."""
     return {
-        "model": SONNET,
+        "model": OPUS,
         "max_tokens": 1,
         "tools": list(tools),
         "system": [marked(f"It is {time}. {instructions}{end}")],
@@ -255,7 +254,7 @@ for name, arguments in changed.items():
 
 # %% [markdown]
 # The two objects with turned keys are equal for Python, and still they break the prefix: the cache knows the text, not what it means. So serialise with sorted keys, sort the tools, and keep times, ids and names of users out of the front part.
-# The blank at the end breaks it as well. It stands behind 1,100 equal tokens, but an entry is found as a whole up to its mark, or not at all.
+# The blank at the end breaks it as well. It stands behind more than 600 equal tokens, but an entry is found as a whole up to its mark, or not at all.
 
 # %% [markdown]
 # ### Exercise: `cached_prefix_length`
@@ -268,7 +267,7 @@ for name, arguments in changed.items():
 # The docstring names what does the whole job: while your answer is checked, calling it is an error.
 
 
-# %% exercise="cached_prefix_length" minutes=15 difficulty=2 closed=["kvlab.providers.rules.cached_prefix_length"]
+# %% exercise="cached_prefix_length" minutes=15 difficulty=2 closed=["kvlab.providers.rules.cached_prefix_length", "kvlab.engine.BlockManager"]
 # exercise: cached_prefix_length
 def cached_prefix_length(stored: list[int], prompt: list[int], block: int) -> int:
     """How many tokens at the start of a prompt need no computing, because their K and V are stored.
@@ -279,7 +278,7 @@ def cached_prefix_length(stored: list[int], prompt: list[int], block: int) -> in
     Returns the length of the longest common beginning, rounded down to whole blocks. At least one token of the prompt
     stays to be computed, so a block that would leave none is not reused. An empty prompt gives 0.
     A block below 1 raises ValueError. Both lists stay as they are.
-    You may not call here: kvlab.providers.rules.cached_prefix_length.
+    You may not call here: kvlab.providers.rules.cached_prefix_length, kvlab.engine.BlockManager.
     """
     ### BEGIN SOLUTION
     if block < 1:
@@ -383,7 +382,7 @@ quiz.predict(
 )
 
 # %%
-text = handbook(1100, 4)
+text = handbook(600, 4)
 story = []
 print(heads)
 for wait, key in ((0, "mine"), (299, "mine"), (299, "mine"), (300, "mine"), (0, "another key")):
@@ -409,21 +408,22 @@ assert long[0][1] == 0 and long[1][1] == long[2][1] == stored and long[2][0] < 4
 # Now the minimum. The guide's example has a system prompt of 2,000 tokens and says that it is cached. Is it?
 
 # %%
-text = handbook(1950, 8)
-found = {}
+text, found = handbook(1950, 8), {}
 print(heads)
-for name in (OPUS, SONNET, "claude-opus-4-7", "claude-haiku-4-5"):
+for name in (SONNET, "claude-opus-4-7") if FAST else (OPUS, SONNET, "claude-opus-4-7", "claude-haiku-4-5"):
     minimum = price_table.model(name).minimum
     written, _ = show(f"{name}, minimum {minimum}", ask(server.anthropic("minimum"), [marked(text)], "?", model=name))
     found[name] = written > 0
     assert found[name] == (minimum <= 1024)
 
 # %% [markdown]
-# On two of these four models the mark does nothing: no error, no warning, zeros in both counts. Look at the usage of your own requests, or count tokens before you plan.
+# Where the minimum is 2,048 or 4,096 the mark does nothing: no error, no warning, zeros in both counts. Look at the usage of your own requests, or count tokens before you plan.
 #
-# The service refuses other mistakes aloud. These are three of the guide's example or near it:
+# The service refuses other mistakes aloud. The first two stand in the guide's example:
 
 # %%
+import anthropic
+
 attempts = {
     "the guide's model name": {"model": "cloud-sonnet-4-6", "max_tokens": 5},
     "no max_tokens, as in the guide": {"model": SONNET},
@@ -571,8 +571,8 @@ with check.exercise("request_cost") as t:
 # The bill is made twice: from the usage of each answer, and by the rules alone, from the lengths of the prompts (`count_tokens` computes nothing and costs nothing).
 
 # %%
-turns = 8 if FAST else 20
-client, row = server.anthropic("conversation"), price_table.model(SONNET)
+turns = 5 if FAST else 20
+client, per_million = server.anthropic("conversation"), price_table.model(SONNET).per_million()
 system, messages, usages, lengths = handbook(1100, 9), [], [], []
 for turn in range(turns):
     messages.append({"role": "user", "content": f"{questions[turn % 4]} Tell me more, in a few words."})
@@ -596,9 +596,9 @@ by_rule = [
 ]
 with_cache = np.cumsum([cost(usage, SONNET) for usage in usages])
 without = np.cumsum([cost(usage, SONNET, cached=False) for usage in usages])
-calculated = sum(providers.request_cost(usage, row.per_million()) for usage in by_rule)
+calculated = sum(providers.request_cost(usage, per_million) for usage in by_rule)
 plain = sum(
-    providers.request_cost({"input_tokens": length, "output_tokens": usage.output_tokens}, row.per_million())
+    providers.request_cost({"input_tokens": length, "output_tokens": usage.output_tokens}, per_million)
     for length, usage in zip(lengths, usages, strict=True)
 )
 assert abs(with_cache[-1] - calculated) < 1e-9 and abs(without[-1] - plain) < 1e-9, "two ways to the same bill"
@@ -622,7 +622,7 @@ plots.lines(
 #
 # ### A day of questions about one document
 #
-# Now many users ask about one manual, at random times. Each gap longer than the TTL is a miss. The calculator of the next cell knows only the arrival times, the lengths and the rules; the server is asked for real, on its clock.
+# Now many users ask about one manual, at random times, as in RAG when all questions lead to the same pages. Each gap longer than the TTL is a miss. The calculator of the next cell knows only the arrival times, the lengths and the rules; the server is asked for real, on its clock.
 
 
 # %%
@@ -639,12 +639,12 @@ def day_of_usage(arrivals, ttl, prefix, rest, answer):
 
 def dollars(usages, ttl, model_id):
     """The bill of a day, in dollars."""
-    name = "1h" if ttl == 3600 else "5m"
-    return sum(providers.request_cost(usage, price_table.model(model_id).per_million(name)) for usage in usages)
+    per_million = price_table.model(model_id).per_million("1h" if ttl == 3600 else "5m")
+    return sum(providers.request_cost(usage, per_million) for usage in usages)
 
 
 rng = np.random.default_rng(SEED)
-arrivals = np.sort(rng.integers(0, 4 * 3600, 12 if FAST else 40))  # seconds of one afternoon of four hours
+arrivals = np.sort(rng.integers(0, 4 * 3600, 6 if FAST else 40))  # seconds of one afternoon of four hours
 manual = handbook(600, 10)
 print(f"{len(arrivals)} questions in four hours about a manual of {len(tokenizer.encode(manual))} tokens, {OPUS}\n")
 for name, ttl in (("5m", 300), ("1h", 3600)):
@@ -670,7 +670,7 @@ for name, ttl in (("5m", 300), ("1h", 3600)):
 # The two bills agree, so the calculator may go on alone, to a manual of 20,000 tokens and to other rates. This is arithmetic with random arrival times: no request is made.
 
 # %%
-rates, hours = (1, 3, 6, 12, 30, 100), 100
+rates, hours = (1, 3, 6, 12, 30, 100), 10 if FAST else 100
 share = {"5 minutes": [], "1 hour": []}
 for rate in rates:
     arrivals = np.sort(rng.uniform(0, 3600 * hours, rate * hours))
@@ -691,7 +691,7 @@ plots.lines(
 )
 
 # %% [markdown]
-# *The figure: cost against no caching, over the rate of questions. At one question an hour five minutes cost more than no caching, about 1.1 times as much. Both lines fall; the hour wins in the middle, and at 100 questions an hour the two nearly meet below 0.2.*
+# *The figure: cost against no caching, over the rate of questions. At one question an hour an entry of five minutes costs more than no caching. Both lines fall; that of the hour falls first and lies lower in the middle, and at 100 questions an hour the two meet near 0.15.*
 #
 # At a low rate every request writes and hardly any reads. An hour costs more to write but catches more of the later requests; at a high rate five minutes are enough.
 #
@@ -701,7 +701,7 @@ plots.lines(
 
 # %%
 print("price of the prefix for n requests; sending it n times costs n\n")
-print(f"{'':34}{'n = 1':>8}{'2':>8}{'3':>8}{'4':>8}{'cheaper from':>15}")
+print(f"{'':42}{'n = 1':>8}{'2':>8}{'3':>8}{'4':>8}{'cheaper from':>15}")
 cases = {"Anthropic, 5 minutes (" + SONNET + ")": (SONNET, "5m"), "Anthropic, 1 hour": (SONNET, "1h")}
 cases |= {f"OpenAI, {name}": (name, "5m") for name in ("gpt-4o", "gpt-4.1", "gpt-5.4", "gpt-5.6-sol")}
 pays_from = {}
@@ -710,7 +710,7 @@ for name, (model_id, ttl) in cases.items():
     write, read = four["cache_write"] / four["input"], four["cache_read"] / four["input"]
     paid = [write + (n - 1) * read for n in range(1, 5)]
     pays_from[name] = providers.break_even_requests(write, read)
-    print(f"{name:34}" + "".join(f"{value:>8.2f}" for value in paid) + f"{pays_from[name]:>15}")
+    print(f"{name:42}" + "".join(f"{value:>8.2f}" for value in paid) + f"{pays_from[name]:>15}")
     assert pays_from[name] == next(n for n, value in enumerate(paid, 1) if value < n - 1e-9)
 assert [pays_from[name] for name in list(cases)[:2]] == [2, 3]
 
@@ -858,7 +858,7 @@ def chat(key, system, **more):
     return answer, answer.usage.prompt_tokens_details.cached_tokens
 
 
-for n_tokens in (900, 1040) if FAST else (900, 1040, 1200, 1320):
+for n_tokens in (1040,) if FAST else (900, 1040, 1320):
     prefix = handbook(n_tokens, 12)
     found = [chat(f"{n_tokens} tokens", prefix)[1] for _ in range(2)]
     print(f"a prefix of about {n_tokens:>5} tokens: first {found[0]}, then {found[1]} cached")
@@ -932,7 +932,7 @@ with check.exercise("openai_cached_tokens") as t:
 # A **streamed** answer comes piece by piece, as a list of events, and several of them carry a usage. The counts are cumulative: each is the total so far. The cell shows them, and what becomes of the bill when somebody adds them up. That mistake is one of the named faults of this course, and `faults.plant` switches it on for the length of a block.
 
 # %%
-text = handbook(1100, 14)
+text = handbook(600, 14)
 ask(server.anthropic("stream"), [marked(text)], "?")
 reports = []
 for event in ask(server.anthropic("stream"), [marked(text)], questions[0], max_tokens=40, stream=True):
@@ -944,12 +944,11 @@ whole = ask(server.anthropic("stream"), [marked(text)], questions[0], max_tokens
 right = providers.merge_usage(reports)
 with faults.plant("usage_added_up"):
     wrong = providers.merge_usage(reports)
-print(f"\nmerged   {right}: {100 * cost(right, SONNET):.4f} cents")
-print(f"added up {wrong}: {100 * cost(wrong, SONNET):.4f} cents")
-print(f"the same answer in one piece: {100 * cost(whole, SONNET):.4f} cents")
-assert abs(cost(right, SONNET) - cost(whole, SONNET)) < 1e-12 < cost(wrong, SONNET) - cost(whole, SONNET)
+print(f"\nmerged   {right}: {100 * cost(right, OPUS):.4f} cents")
+print(f"added up {wrong}: {100 * cost(wrong, OPUS):.4f} cents")
+print(f"the same answer in one piece: {100 * cost(whole, OPUS):.4f} cents")
+assert abs(cost(right, OPUS) - cost(whole, OPUS)) < 1e-12 < cost(wrong, OPUS) - cost(whole, OPUS)
 
-stream, _ = chat("stream", text), None
 events = list(
     server.openai("stream").chat.completions.create(
         model=GPT,
@@ -961,7 +960,7 @@ events = list(
 )
 carrying = [event for event in events if event.usage is not None]
 print(
-    f"\nOpenAI: {len(events)} events, {len(carrying)} of them with a usage, the last: {carrying[-1].usage.prompt_tokens_details.cached_tokens} cached"
+    f"\nOpenAI: {len(events)} events, {len(carrying)} of them with a usage: {carrying[-1].usage.prompt_tokens} prompt tokens"
 )
 assert carrying == events[-1:] and carrying[0].choices == []
 
@@ -1093,8 +1092,13 @@ for fault in widgets.PREFIX_FAULTS:
     print(f"    {'nothing is planted' if fault == 'none' else faults.FAULTS[fault].summary}")
     print(f"    {result['texts']['documents turned']!r}")
     assert bool(red) == (fault != "none")
+    if fault == "prefix_forgotten":
+        assert result["texts"]["documents turned"] == result["texts"]["first"]
 
 # %% [markdown]
+# With the first fault the turned request gets exactly the answer of the earlier one: its keys and values carry the old positions, and attention does not mind in which block they lie.
+# The order of your documents would have no effect, and the usage would praise the cache.
+#
 # The fault of the salt changes no text at all: the stranger's answer is right. (A **salt** is a name mixed into the hash of the first block, one for each customer.) It is still a leak: a stranger can try beginnings and see from the usage, or from the time, which of them you have sent.
 
 # %% [markdown] manual="order_the_prompt" points=3
@@ -1151,7 +1155,7 @@ glossary.show(
 #
 # | part | where |
 # |---|---|
-# | the hash of a block over the block before it, and the salt | vLLM, `vllm/v1/core/kv_cache_utils.py`: `hash_block_tokens`, `need_extra_keys` |
+# | the hash of a block over the block before it, and the salt | vLLM, `vllm/v1/core/kv_cache_utils.py`: `hash_block_tokens`, `generate_block_hash_extra_keys` |
 # | finding and keeping blocks | vLLM, `vllm/v1/core/block_pool.py`: `BlockPool` |
 # | a tree of prefixes in place of hashes | SGLang, `python/sglang/srt/mem_cache/radix_cache.py`: `RadixCache.match_prefix` |
 #

@@ -54,11 +54,11 @@ from kvlab.sampling import SamplingSettings
 from kvlab.sampling.measures import chi_square, chi_square_limit, probability_with_bias, token_probability
 
 torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more
-model = kvlab.load(MODEL, DEVICE)
+live = kvlab.load(MODEL, DEVICE)
 exact = kvlab.load(MODEL, "cpu", torch.float64)  # for questions of equality: in float64, ties do not flip by rounding
-tokenizer = model.tokenizer
-print(profiling.describe_device(model.device))
-print(f"{MODEL}: a vocabulary of {model.config.vocab_size:,} tokens")
+tokenizer = live.tokenizer
+print(profiling.describe_device(live.device))
+print(f"{MODEL}: a vocabulary of {live.config.vocab_size:,} tokens")
 
 
 @torch.no_grad()
@@ -90,6 +90,21 @@ def piece(token):
 PROMPT = "mom washed the"
 ids, logits = logits_after(PROMPT)
 settings = SamplingSettings(temperature=0.8, top_k=40, top_p=0.9, min_p=0.05, repetition_penalty=1.2)
+
+
+def how_many():
+    left = int((sampling.next_token_probs(logits, settings, ids, len(ids)) > 0).sum())
+    return "fewer than 10" if left < 10 else "10 to 40" if left <= 40 else "more than 40"
+
+
+quiz.predict(
+    f"The text is {PROMPT!r}, the settings T = 0.8, top-k 40, top-p 0.9, min-p 0.05. How many of the {len(logits):,} tokens can come next?",
+    options=["fewer than 10", "10 to 40", "more than 40"],
+    answer=how_many,
+    reveal="Top-k only caps the number. Where a model is rather sure, few tokens reach 0.9 together, and top-p decides. The table below says what each stage left.",
+)
+
+# %%
 print(f"after {PROMPT!r}\n\n{'stage':20}{'left':>6}{'entropy':>9}   most likely")
 left_before = len(logits)
 for stage, after in sampling.stages(logits, settings, ids, len(ids)):
@@ -192,6 +207,61 @@ print(
     f"\nwith the crossing token dropped: chi-square {found:,.0f} of {degrees} degrees, limit {chi_square_limit(degrees):.0f}"
 )
 assert found > chi_square_limit(degrees)
+
+# %% [markdown]
+# ### The sampling lab
+#
+# Now with your own text and your own settings. Type a prompt, move the sliders, switch the order of the stages, draw many times over the theory.
+# Tick *Predict first* and the result stays hidden after each change until you have said how many tokens are left. *Continue* writes a few texts with the settings as they are.
+
+# %%
+widgets.sampling_lab(live, PROMPT, temperature=1.3, top_p=0.8, draws=10_000)
+
+# %% [markdown]
+# *The figure: two bars for each of the twelve likeliest tokens, grey before the stages and blue after them, with an orange mark where 10,000 draws fell. Tokens that a stage has cut say which one. Below it a table: what each stage left and cut, and the entropy.*
+#
+# Try: which top-p leaves as many tokens as top-k 5? Does the answer hold for the prompt "It began to rain. Rosa wanted to"? What is a temperature of 3 with a min-p of 0.2?
+#
+# ### Break the pipeline
+#
+# These stages are a few lines each, and their mistakes leave a text that reads well. Predict first.
+
+# %%
+quiz.predict(
+    "The repetition penalty divides every logit of the text so far by 1.2, negative ones too (which raises them). One text of 30 tokens is written with and one without this mistake, with the same seed. What do you see?",
+    options=[
+        "The text with the mistake falls into a loop",
+        "The two texts are equal",
+        "Nonsense from the first token on",
+    ],
+    answer="The two texts are equal",
+    reveal="Tokens with a negative logit are unlikely here, and the filters cut them anyway. The mistake is real, and this text cannot show it; another model or another setting can. A check of the rule itself shows it at once.",
+)
+
+# %%
+widgets.break_sampling(live, fault="crossing_token_dropped")
+
+# %% [markdown]
+# *The figure: for each new token, how far the distribution is from the right one (half the summed difference, 0 to 1). With the crossing token dropped it is above zero at many places and reaches about 0.4; without a fault it is zero everywhere.*
+#
+# All of them, side by side:
+
+# %%
+texts = {}
+for fault in widgets.SAMPLING_FAULTS:
+    result = widgets.run_sampling_fault(exact, fault)
+    texts[fault] = result["text_wrong"]
+    red = [name for name, passes in result["checks"].items() if not passes]
+    print(f"{fault:23} red: {'; '.join(red) or 'none'}   largest distance {result['max_distance']:.3f}")
+    print(f"    {'nothing is planted' if fault == 'none' else faults.FAULTS[fault].summary}")
+    print(f"    {result['text_wrong'][:100]!r}")
+    if MODEL == "primer":
+        assert len(red) == (fault != "none"), "each mistake has a check that sees it, and only that one"
+if MODEL == "primer":
+    assert texts["penalty_without_sign"] == texts["none"], "the lesson: a mistake that does not show in the text"
+
+# %% [markdown]
+# Read the texts alone and you would accept them all. So test stages by their rule (does the nucleus reach p?) and draws by counts.
 
 # %% [markdown]
 # ### Exercise: `top_k_filter`
@@ -637,7 +707,12 @@ for n_beams in (1, 4, 8):
 #
 # The tree below shows who fell out when. Change the text and the number of beams.
 
+# %%
+widgets.beam_tree(live, PROMPT, n_beams=4, n_new=6)
+
 # %% [markdown]
+# *The figure: a tree from left to right, one column for each new token, the best beam on top. Each box has a token and the log probability so far; solid lines lead to the beams that are left at the end, dashed ones to beams that fall out.*
+#
 # Does it find likelier texts here? Three beginnings, the log probability of the best text that each number of beams finds:
 
 # %%
@@ -878,11 +953,11 @@ quiz.predict(
 # %%
 start = "Once there was a shy girl named Vera. Vera had a"
 beginnings = [start, "Grandma asked Nick to go to the", "One day Tom", "The doctor sang"][: 2 if FAST else 4]
-n_new = 60 if FAST else 100
+n_new = 60 if FAST else 80
 temperatures, penalties = [0.0, 0.5, 1.0, 1.5, 2.0], [1.0, 1.3]
 grid = [(number, t, p) for number in range(len(beginnings)) for t in temperatures for p in penalties]
 asked = [(beginnings[n], SamplingSettings(temperature=t, repetition_penalty=p, seed=SEED + n)) for n, t, p in grid]
-runs = dict(zip(grid, write(model, asked, n_new), strict=True))
+runs = dict(zip(grid, write(live, asked, n_new), strict=True))
 
 
 def repeats(temperature, penalty):
@@ -890,7 +965,7 @@ def repeats(temperature, penalty):
     return float(np.mean([sampling.distinct_n(runs[n, temperature, penalty], 4) for n in range(len(beginnings))]))
 
 
-searched = [beams.beam_search(model, text, 4, n_new, eos=-1).new_tokens() for text in beginnings]
+searched = [beams.beam_search(live, text, 4, n_new, eos=-1).new_tokens() for text in beginnings]
 beamed = float(np.mean([sampling.distinct_n(tokens, 4) for tokens in searched]))
 print(f"distinct-4 of {n_new} new tokens, mean of {len(beginnings)} texts\n")
 print(f"{'temperature':>22}" + "".join(f"{t:>8}" for t in temperatures))
@@ -913,7 +988,7 @@ plots.lines(
 # *The figure: distinct-4 against the temperature from 0 to 2, without a penalty and with one of 1.3. Without, the curve is lowest at 0, then rises with small dips; with the penalty it is near 1 everywhere.*
 #
 # So the advice to fear repetition at high temperatures has it the wrong way round. Beam search, which looks for likely text, repeats itself about as much as greedy decoding.
-# (This model learned from stories and riddles that repeat by themselves. That is why no curve without a penalty starts at 1.)
+# (This model learned from stories and riddles that repeat by themselves. So even a sound text does not reach 1 without a penalty.)
 #
 # **What the penalty does.** A token of the text so far gets its logit divided by the penalty when it is positive, multiplied when it is negative. Whether a logit is positive depends on where 0 is, and softmax does not care where 0 is. So this happens:
 
@@ -951,7 +1026,7 @@ assert float(forced[pair].sum()) > 1 - 1e-9
 assert abs(float(forced[pair[0]] / forced[pair[1]]) / math.exp(float(logits[pair[0]] - logits[pair[1]])) - 1) < 1e-9
 
 word = " frame"
-vocabulary = {tokenizer.text_bytes(t) for t in range(model.config.vocab_size)}
+vocabulary = {tokenizer.text_bytes(t) for t in range(live.config.vocab_size)}
 
 
 def ways(text):
@@ -984,9 +1059,9 @@ def no_repeated_four(ids, logits):
     return logits
 
 
-free = generate.generate_cached(model, start, n_new, ignore_eos=True)
+free = generate.generate_cached(live, start, n_new, ignore_eos=True)
 bound = SamplingSettings(temperature=0, processors=[no_repeated_four])
-held = generate.generate_cached(model, start, n_new, bound, ignore_eos=True)
+held = generate.generate_cached(live, start, n_new, bound, ignore_eos=True)
 for name, run in (("greedy", free), ("with the processor", held)):
     print(f"{name:20} distinct-4 {sampling.distinct_n(run.prompt_ids + run.tokens, 4):.3f}   {run.text[-90:]!r}")
 assert sampling.distinct_n(held.prompt_ids + held.tokens, 4) == 1
@@ -997,15 +1072,15 @@ assert sampling.distinct_n(held.prompt_ids + held.tokens, 4) == 1
 # %%
 told = free.text
 stop = next(told[i : i + 9] for i in range(20, len(told)) if told[i] == " ")  # something that the model will write
-pieces = list(generate.stream(model, start, n_new, stop=[stop]))
+pieces = list(generate.stream(live, start, n_new, stop=[stop]))
 print(f"stop string {stop!r}\n\n{'token':14} text that can be shown")
 for step in pieces[-6:]:
     print(f"{piece(step.token):14} {step.text!r}")
 text = "".join(step.text for step in pieces)
 assert text == told[: told.index(stop)] and len(pieces) < n_new, "all before the stop string, and nothing of it"
 with faults.plant("stop_within_a_token"):
-    careless = "".join(step.text for step in generate.stream(model, start, n_new, stop=[stop]))
-print(f"\nheld back:   ... {text[-24:]!r}\nnot held:    ... {careless[-24:]!r}")
+    careless = "".join(step.text for step in generate.stream(live, start, n_new, stop=[stop]))
+print(f"\nheld back: it ends with {text[-24:]!r}\nnot held:  then comes   {careless[len(text) :][:40]!r}")
 assert careless != text and careless.startswith(text), "looked for in each piece alone, it slips through in part"
 
 # %% [markdown]

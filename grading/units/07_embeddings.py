@@ -3,7 +3,20 @@
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/07_embeddings.ipynb)
 #
-# *2 cards · 4 exercises, 12 points*
+# *About 130 minutes, of which 65 are for the exercises · 2 cards · 4 exercises, 12 points, and one written question, 3 points*
+#
+# "Embedding" is said of two things. One is a row of numbers that a language model looks up for a token. The other is one vector for a whole text, made for search.
+# They are often mixed up, and so are the expectations. This notebook takes both apart, then puts them to the same test: 96 passages, 80 questions, who finds what?
+#
+# When you have worked through it you can
+#
+# - say which vectors in a language model depend on the text around a token, and on which part of it;
+# - pool the vectors of tokens into one, with padding on either side;
+# - search by cosine, and measure with recall at k what a search finds;
+# - explain why the hidden state of a language model is no text embedding until somebody trains it to be one, and what even a trained encoder does not read.
+#
+# You need: notebook 01 as far as tokens, layers and the causal mask. No GPU, no network.
+# Two models that do not come with the course, SmolLM2 and MiniLM, appear with results that were recorded with them. `kvlab models add smollm2` and `kvlab models add minilm` bring them; then a cell of card 22 runs them (all of it with `RECOMPUTE = True`, which takes minutes).
 
 # %%
 # On Google Colab this cell fetches the course; anywhere else it does nothing.
@@ -26,19 +39,175 @@ DEVICE = "auto"
 MODEL = "primer"
 FAST = False
 SEED = 0
+RECOMPUTE = False
 
 # %%
 import math
+from collections import Counter
 
 import numpy as np
 import torch
+from torch.nn.functional import one_hot
 
-from kvlab import check
+import kvlab
+from kvlab import arithmetic, check, claims, glossary, plots, profiling, published, quiz, real_tokenizers, widgets
+from kvlab.embeddings import hidden_states, methods, pool, recorded, retrieval, search, token_rows, word_states
+from kvlab.embeddings.decoder import every_layer
+from kvlab.embeddings.search import cosines, unit
 
-print(f"numpy {np.__version__}, PyTorch {torch.__version__}")
+torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
+torch.manual_seed(SEED)
+model = kvlab.load(MODEL, DEVICE)
+tokenizer = model.tokenizer
+data = retrieval.retrieval_set()
+text_of = {passage.id: passage.text for passage in data.passages}
+print(profiling.describe_device(model.device))
+print(f"{MODEL}: {model.config.n_layers} blocks, vectors of {model.config.d_model} numbers")
+print(
+    f"{len(data.passages)} passages, {len(data.queries)} queries; numpy {np.__version__}, PyTorch {torch.__version__}"
+)
 
 # %% [markdown]
 # ## Card 21 · Token rows and text vectors
+#
+# Three kinds of vector, from the inside out:
+#
+# - A **token row**. A model owns a table with one row for each token of its vocabulary. Its first step takes the row of every token id: a look-up, nothing is computed. People also call it the token's **embedding**. Training made the rows; afterwards they stay.
+# - A **hidden state**. From block to block each position carries a vector on (the **residual stream** of notebook 01): it starts as the token row, and attention adds to it what other positions offer.
+# - A **text embedding**. One vector for a whole text, from a model that was trained so that texts of like meaning get vectors of like direction. Search in documents (**RAG**) uses these.
+#
+# Directions are compared by the **cosine**: the dot product of two vectors, divided by both lengths. It is 1 for the same direction, 0 for a right angle, −1 for opposite ones.
+
+# %%
+quiz.predict(
+    "A model reads 'Tom sat on the bank of the river.' and 'Tom put the coins in the bank.' What of the token 'bank' is the same in both?",
+    options=[
+        "Its token row only",
+        "Its token row and its last hidden state",
+        "Nothing: the two senses have rows of their own",
+    ],
+    answer="Its token row only",
+    reveal="The id is the same, so the row is the same: a table knows nothing of the text. From the first block on, attention mixes in what stands before the token, and that differs.",
+)
+
+# %%
+table = model.model.embed_tokens.weight
+ids = torch.tensor(tokenizer.encode("Tom sat on the bank.", bos=False), device=model.device)
+rows = table[ids]
+assert float((one_hot(ids, len(table)).to(table.dtype) @ table - rows).abs().max()) < 1e-6, "row = one-hot times table"
+print(f"{MODEL}: table {tuple(table.shape)}, ids {ids.tolist()}, rows {tuple(rows.shape)}")
+llama = published.model("llama-3-8b")
+size = llama.vocab_size * llama.d_model
+print(
+    f"{llama.name}: {llama.vocab_size:,} x {llama.d_model:,} = {size:,} parameters, {size / llama.n_params:.1%} of all\n"
+)
+
+print("an id means something only together with its tokenizer:")
+print(f"{'':22}{'15496':>12}{'77341':>12}   mother      with a space in front")
+spelled = []
+for name in real_tokenizers.KNOWN:
+    pieces = []
+    for token in (15496, 77341):
+        known = token < real_tokenizers.vocab_size(name)
+        pieces.append(repr(real_tokenizers.piece(name, token).decode("utf-8", "replace")) if known else "no such id")
+    spelled += pieces
+    mother = [str(list(real_tokenizers.split(name, text).ids)) for text in ("mother", " mother")]
+    print(f"{real_tokenizers.KNOWN[name].title:22}{pieces[0]:>12}{pieces[1]:>12}   {mother[0]:16} {mother[1]}")
+assert not any("mother" in piece or "Hello" in piece for piece in spelled)
+
+# %% [markdown]
+# The guide that this course follows writes *"mother" → id 77341*, and takes 15496 for an example in a table that is 4,096 wide. In none of these tokenizers is either of them that word. 15496 is *Hello* in GPT-2, whose rows have 768 numbers.
+# A word and the same word with a space in front are different tokens, with different rows. Names of packages and versions stand in `real_tokenizers.source(name)`.
+#
+# Now the two banks. What the cell follows is the token ` bank`, through all blocks.
+
+# %%
+RIVER, MONEY = "Tom sat on the bank of the river.", "Tom put the coins in the bank."
+both = word_states(model, "bank", [RIVER, MONEY])
+near = both.cosines()
+print(f"token {both.token!r}, id {both.token_id}; cosine of the two, before the first block and after each one:")
+print("  ".join(f"{value:.2f}" for value in near))
+assert torch.equal(both.states[0, 0], both.row) and torch.equal(both.states[0, 1], both.row), "both start as the row"
+assert near[0] > 1 - 1e-6 and max(near[1:]) < 0.999, "the row is the same, no hidden state is"
+
+layers = list(range(len(near)))
+plots.lines(
+    {"bank (river) and bank (money)": (layers, near)},
+    "blocks passed (0: the token row)",
+    "cosine (no unit)",
+    "One token",
+)
+
+# %% [markdown]
+# *The figure: cosine of the two hidden states against the number of blocks passed. It starts at 1 and is below 1 from the first block on; on the primer it is about 0.7 in the middle and 0.36 at the end.*
+#
+# "Depends on the text around it" needs one more word. Around means **before**: the mask hides what follows.
+
+# %%
+quiz.predict(
+    "'Tom sat on the bank of the river.' and 'Tom sat on the bank and counted his money.' How near are the last hidden states of 'bank' in these two?",
+    options=["They are equal", "They differ a little", "They differ as much as in the pair before"],
+    answer="They are equal",
+    reveal="Up to 'bank' the two texts are the same, and a causal model lets no token see what comes later. Whatever settles the sense afterwards comes too late for this vector. An encoder such as MiniLM has no such mask: there each token sees both sides.",
+)
+
+# %%
+LATER = "Tom sat on the bank and counted his money."
+same_start = word_states(model, "bank", [RIVER, LATER])
+gap = float((same_start.states[:, 0] - same_start.states[:, 1]).abs().max())
+print(f"largest difference in any layer: {gap:.1e}, of values up to {float(same_start.states.abs().max()):.0f}")
+assert gap <= 1e-5 * float(same_start.states.abs().max()), "what follows a token does not change its hidden states"
+
+# %% [markdown]
+# ### Look at the layers
+#
+# Six sentences use *bank* for a river's, six for money. Their hidden states are points in a space of many dimensions. The widget draws them in the two directions in which they spread most
+# (**principal components**: subtract the mean of the points, take the two leading singular vectors). Move the layer. Write a sentence of your own with the word *bank* in it.
+
+# %%
+widgets.layer_projection(model)
+
+# %% [markdown]
+# *The figure: one point for each sentence, circles for the river, squares for money, a diamond for the learner's own sentence. Before the first block all points lie on one another. After it they spread; points of one sense lie mostly, not always, side by side.*
+#
+# The same in numbers, for every layer:
+
+# %%
+print(f"{'blocks':>6}{'cosine, same sense':>20}{'different senses':>18}{'nearest has the same sense':>28}")
+for layer in range(1, model.config.n_layers + 1):
+    view = widgets.layer_view(model, layer)
+    print(f"{layer:>6}{view['same']:>20.3f}{view['across']:>18.3f}{view['neighbours']:>22} of 12")
+    if MODEL == "primer":
+        assert view["same"] > view["across"] and 8 <= view["neighbours"] < 12
+
+# %% [markdown]
+# Do not read more into it than that. On average two banks of one sense are nearer to each other than two of different senses, in every layer. But a few points have their nearest neighbour in the other sense,
+# and then mostly with the same word in front: *caught a fish from the bank* next to *took money from the bank*. A hidden state holds much besides the sense.
+#
+# ### From tokens to a text
+#
+# A search needs one vector for a text, and the plainest way is the mean of the vectors of its tokens (**pooling**). Begin with the token rows. What does their mean know about the text?
+# The word-order **twins** of the course's test set use the same words in another order, as in *The horse kicked the boy* and *The boy kicked the horse*.
+
+# %%
+pairs = [(q.relevant[0], q.rival) for q in data.queries if q.kind == "word order" and q.id.endswith("a")]
+print(f"{'same tokens':>12}{'rows: largest difference':>26}{'cosine of hidden states':>25}   twins")
+for first, second in pairs:
+    twins = [text_of[first], text_of[second]]
+    counts = [Counter(tokenizer.encode(text, bos=False)) for text in twins]
+    pooled = token_rows(model, twins)
+    states = hidden_states(model, twins, pooling="mean")
+    gap = float((pooled[0] - pooled[1]).abs().max())
+    near = float(cosines(states[0], states[1:]))
+    print(f"{'yes' if counts[0] == counts[1] else 'no':>12}{gap:>26.1e}{near:>25.4f}   {twins[0]} {twins[1]}")
+    assert (gap < 1e-6) == (counts[0] == counts[1]), "the same tokens in any order have the same mean, exactly then"
+    assert near < 0.9999, "hidden states know the order"
+
+# %% [markdown]
+# A sum does not know its order, so the mean of the rows cannot tell who kicked whom: the vectors are equal, not merely alike. Where a row of the table says *no*, a capital letter did it: *Anna* at the start of a sentence and *Anna* after a space are two tokens.
+# Hidden states do know the order. Whether that helps a search is the question of card 22.
+#
+# Texts in a batch have different lengths, and the shorter ones are filled up. The exercise takes care of that.
 
 # %% [markdown]
 # ### Exercise: `mean_pool`
@@ -139,6 +308,71 @@ with check.exercise("mean_pool") as t:
     t.raises(ValueError, lambda: mean_pool(hidden, right[:, :1]), "the mask has 1 place, the texts have 5")
 
 # %% [markdown]
+# ### Search
+#
+# Every passage has a vector, the query gets one from the same model, and the passages are sorted by their cosine with it. Here with recorded vectors of two models: the mean of SmolLM2's token rows,
+# and MiniLM, a text **encoder**: a small network (22.7 million parameters) that was trained with pairs of texts to give texts of like meaning vectors of like direction. Its attention looks both ways, and it pools by the mean.
+# Query and passages go through the model apart from each other, so the passages can be encoded once and kept. A model used like this is called a **bi-encoder**.
+
+# %%
+print(f"vectors recorded on {recorded.about()['made']}")
+query = next(query for query in data.queries if query.id == "qp12")
+place = data.queries.index(query)
+print(f"query: {query.text}")
+for name in ("rows", "minilm"):
+    passages, queries = recorded.vectors(name)
+    scores, found = search.cosine_top_k(queries[place], passages, 3)
+    print(f"\n{methods.METHODS[name].title}, {passages.shape[1]} numbers")
+    for score, index in zip(scores.tolist(), found.tolist(), strict=True):
+        mark = "relevant" if data.passages[index].id in query.relevant else ""
+        print(f"  {score:.3f}  {mark:9} {data.passages[index].text}")
+    first = data.passages[int(found[0])].id
+    assert (first in query.relevant) == (name == "minilm")
+
+right = text_of[query.relevant[0]]
+shared = set(methods.words(query.text)) & set(methods.words(right))
+assert shared == {"the"}
+print(f"\nwords that the query shares with the right passage: {', '.join(shared)}")
+
+vectors = recorded.vectors("minilm")[0]
+own = torch.stack([cosines(vector, vector[None])[0] for vector in vectors])
+print(f"cosine of a text with itself: {float(own.min()):.4f} to {float(own.max()):.4f}")
+assert float((own - 1).abs().max()) < 1e-5
+
+# %% [markdown]
+# The query and the right passage share the word *the* and no other, so nothing but meaning can bring them together. The mean of rows puts other passages first: it knows which tokens occur, and *broke* and *house* occur elsewhere too.
+# The guide prints a cosine of 0.97 for a sentence and the same sentence. That is a slip of translation: a text has the cosine 1 with itself, in every model.
+#
+# ### Break it
+#
+# Three mistakes that search code really has. Plant one and see which check turns red, and whether the list of results would have told you.
+
+# %%
+quiz.predict(
+    "Somebody leaves out the division by the lengths, so the score is the dot product. Does the list of results look broken?",
+    options=["Yes, it is in a random order", "No, it looks like a list of results", "Yes, all scores are equal"],
+    answer="No, it looks like a list of results",
+    reveal="Dot product and cosine agree where all vectors are about equally long. Where they are not, long vectors rise for every query. Only a check with vectors of different lengths notices; the list alone looks plausible.",
+)
+
+# %%
+widgets.break_vectors(model)
+
+# %% [markdown]
+# *The figure: one bar for each passage, its score for the query, best first. With no mistake planted the bars are cosines.*
+
+# %%
+for fault in widgets.VECTOR_FAULTS:
+    seen = widgets.run_vector_fault(model, fault)
+    red = [name for name, good in seen["checks"].items() if not good]
+    print(f"{fault:24} red: {'; '.join(red) or 'none'}")
+    print(f"{'':24} first: {seen['ranking'][0][0]}")
+    assert bool(red) == (fault != "none")
+
+# %% [markdown]
+# Every list looks like a list of results, and three of four begin with the same passage. `dot_for_cosine` does not even change the order here. What it costs on other vectors is counted in card 22.
+
+# %% [markdown]
 # ### Exercise: `cosine_top_k`
 #
 # *20 minutes · difficulty 3 of 5 · 3 points*
@@ -237,8 +471,211 @@ with check.exercise("cosine_top_k") as t:
     t.raises(ValueError, lambda: cosine_top_k(query[:2], docs, 2), "a query of width 2, documents of width 3")
     t.raises(ValueError, lambda: cosine_top_k(query[:1], docs, 2), "a query of width 1, documents of width 3")
 
+# %%
+claims.show(card=21)
+
 # %% [markdown]
 # ## Card 22 · Hidden states of a language model as text vectors
+#
+# A language model has read more than any small encoder. So why not take its hidden state as the vector of a text? The last token's, because it is the only one that has seen all of it, or the mean of all of them.
+# It is one line of code, and models such as E5-mistral seem to do just that. Two questions decide whether it is any good: what was the model trained for, and what does a query cost?
+#
+# The test: 96 short passages and 80 queries, written for this course before any model or search method had seen them. Three kinds of query search all passages:
+#
+# - **paraphrase**: the right passage says the same in other words;
+# - **homonym**: a word with two senses; a rival passage has it in the other one;
+# - **distractor**: the rival shares the query's words and does not answer it.
+#
+# Two kinds put **twins** side by side, *is open* and *is not open*, *the cat chased the mouse* and the reverse, and ask only which of the two comes first.
+#
+# The measure is **recall at k**: of the passages that answer a query, the share among the first *k* results, averaged over the queries. The rivals of the models:
+#
+# - **BM25** counts shared words: rare ones weigh more, repeated ones less and less. No model at all.
+# - **MiniLM**, the trained encoder.
+
+# %%
+quiz.predict(
+    "SmolLM2 is a language model of 134.5 million parameters, MiniLM an encoder of 22.7 million. 48 queries, one right passage each. Which finds most among its first five?",
+    options=["BM25", "SmolLM2, hidden state of the last token", "MiniLM"],
+    answer="MiniLM",
+    reveal="By far. And no vector of the language model finds more than counting shared words does, on a set that was written to make word counting fail.",
+)
+
+# %%
+# With RECOMPUTE = True every method whose model is on this machine runs here in full; hidden states of all texts take minutes
+# on a CPU. Without it the quick ones do, and of the others three queries are encoded and compared with the record.
+slow = ("last_hidden", "mean_hidden", "minilm")
+here = [name for name in methods.METHODS if methods.is_available(name) and (RECOMPUTE or not (FAST or name in slow))]
+results = {}
+for name in methods.METHODS:
+    live = name in here
+    results[name] = methods.run(name, methods.method(name), data)[0] if live else recorded.recorded(name, data)
+    assert abs(results[name].recall(5) - recorded.recorded(name, data).recall(5)) <= 1 / 48 + 1e-9
+
+for name in ("last_hidden", "minilm"):
+    if not FAST and name not in here and methods.is_available(name):
+        encode = methods.method(name).encode
+        pairs = zip(data.queries[:3], recorded.vectors(name)[1], strict=False)
+        near = [float(cosines(encode([query.text])[0], kept[None])) for query, kept in pairs]
+        assert min(near) > 0.999
+        print(f"{methods.METHODS[name].title}: is here; 3 vectors computed anew are those of the record")
+
+print(f"{'':40}{'recall':>7}{'':7}   recall at 5 of the kinds")
+print(f"{'':40}{'at 1':>7}{'at 5':>7}   paraphrase  homonym  distractor   ms a query (range), source")
+for name, result in results.items():
+    kinds = [result.recall(5, kind) for kind in retrieval.SEARCH]
+    low, high = min(result.query_ms), max(result.query_ms)
+    print(
+        f"{methods.METHODS[name].title:40}{result.recall(1):>7.3f}{result.recall(5):>7.3f}   "
+        f"{kinds[0]:>10.3f}{kinds[1]:>9.3f}{kinds[2]:>12.3f}   "
+        f"{result.latency_ms:.1f} ({low:.1f} to {high:.1f}), {result.source}"
+    )
+print(f"by chance: recall at 5 of {5 / len(data.passages):.3f}. Times of the record: {recorded.about()['machine']}")
+small = published.model("smollm2-135m")
+weights = 4 * (small.n_params - small.vocab_size * small.d_model)  # the table is looked up, not read
+limit = weights / profiling.read_bandwidth("cpu").best
+print(
+    f"a hidden state of SmolLM2 reads {arithmetic.format_bytes(weights)} of weights: no faster here than {1e3 * limit:.0f} ms"
+)
+others = [result.recall(5) for name, result in results.items() if name != "minilm"]
+assert results["minilm"].recall(5) > 0.9 and max(others) < 0.5
+assert results["bm25"].recall(5, "homonym") > 0.9 and results["bm25"].recall(5, "paraphrase") < 0.1
+
+plots.bars(
+    {methods.METHODS[name].title: result.recall(5) for name, result in results.items()},
+    "method",
+    "recall at 5 (share of 48 queries)",
+    "Who finds the passage?",
+)
+
+# %% [markdown]
+# *The figure: recall at 5 as one bar for each method. MiniLM's bar is near 1; the other four stay below 0.4.*
+#
+# Be fair to BM25. Two of the three kinds of query were written so that shared words mislead: paraphrases share hardly a word with their passage, distractors share theirs with the wrong one. On homonyms, where query and passage do share a word, it finds all.
+# It also runs here without a list of stop words (*the*, *of*) and without stemming (*run*, *runs*, *running* as one), which real search engines have. On your texts its place may be another; many systems use it together with vectors.
+#
+# The times are those of single queries, median and range. A hidden state costs a pass through the whole language model; that is what its many parameters mean for every query and every passage.
+#
+# Be fair to language models too. This is one small model that nobody trained for search. What its hidden state lacks is that training, as we will see.
+#
+# Before the twins, the mistake from card 21 once more: the dot product in place of the cosine, on the recorded vectors.
+
+# %%
+for name in ("rows", "last_hidden", "minilm"):
+    passages, queries = recorded.vectors(name)
+    dots = retrieval.judge(name, queries @ passages.T, data)
+    lengths = passages.norm(dim=1)
+    print(
+        f"{methods.METHODS[name].title:40} recall at 5: cosine {recorded.recorded(name, data).recall(5):.3f}, "
+        f"dot product {dots.recall(5):.3f}; lengths {float(lengths.min()):.2f} to {float(lengths.max()):.2f}"
+    )
+    assert (dots.recall(5) == recorded.recorded(name, data).recall(5)) == (name == "minilm")
+
+# %% [markdown]
+# MiniLM's vectors have length 1, so there the two are the same. Where lengths differ, the mistake costs a sixth to a third of what is found, and raises no error.
+#
+# ### Twins
+
+# %%
+quiz.predict(
+    "MiniLM on 16 queries about twins such as 'The shop is open on Sunday.' and 'The shop is not open on Sunday.': in how many does the right twin come first? A coin gets 8.",
+    options=["All 16", "11", "Only 3"],
+    answer=lambda: str(results["minilm"].twins("negation")[0]),
+    reveal="Somewhat more than a coin. The vectors of a statement and of its opposite are nearly the same: both speak of the shop and Sunday. A search finds what a text is about. Whether it says yes or no must be read by something else.",
+)
+
+# %%
+print(f"{'right - tie - wrong, of 16':40}{'negation':>12}{'word order':>12}{'cosine of twins':>18}")
+twins = [query for query in data.queries if query.kind in retrieval.TWINS]
+for name, result in results.items():
+    tally = ["-".join(map(str, result.twins(kind))) for kind in retrieval.TWINS]
+    alike = ""
+    if name not in recorded.WITHOUT_VECTORS:
+        passages = recorded.vectors(name)[0]
+        place = data.position
+        near = [float(cosines(passages[place[q.relevant[0]]], passages[place[q.rival]][None])) for q in twins]
+        alike = f"{sum(near) / len(near):.3f}"
+    print(f"{methods.METHODS[name].title:40}{tally[0]:>12}{tally[1]:>12}{alike:>18}")
+assert results["bm25"].twins("word order") == (0, 16, 0), "the same words, the same score"
+assert results["rows"].twins("word order")[1] == 12, "the same tokens, the same mean; capital letters break four ties"
+assert all(result.twins()[0] < 24 for result in results.values())
+
+luck = sum(math.comb(16, right) for right in range(11, 17)) / 2**16
+print(f"\na coin gets 11 or more of 16 right with probability {luck:.2f}")
+example = next(query for query in data.queries if query.id == "qn01b")
+place = data.queries.index(example)
+print(f"\nquery: {example.text}")
+for name in results:
+    scores = recorded.scores(name)[place]
+    pair = [float(scores[data.position[passage]]) for passage in (example.relevant[0], example.rival)]
+    print(
+        f"{methods.METHODS[name].title:40}{pair[0]:9.4f} {text_of[example.relevant[0]]}  {pair[1]:9.4f} {text_of[example.rival]}"
+    )
+
+# %% [markdown]
+# Nobody reads the twins. For BM25 and the mean of rows *not* is one word among others, and the order is nothing at all: equal words, equal score. The three methods with attention could do better, and are not far from a coin. MiniLM with 11 of 16 negations proves little: a coin does as well in one of ten such tests.
+# That matters in practice. A search that is asked for *pills that may not be taken with alcohol* brings both passages, and whoever reads them next has to sort them out.
+#
+# ### Why a hidden state is no text embedding
+#
+# What is the last hidden state for? The output head multiplies it with its table, and out come the logits of the **next token**. So it holds what may come next, first of all. Three looks at that.
+
+# %%
+TEXTS = ["Mom washed the window", "Mom washed the window.", "Felix went to the park."]
+last = hidden_states(model, TEXTS)
+ids = torch.tensor(tokenizer.encode(TEXTS[0]), device=model.device)
+with torch.no_grad():
+    gap = float((model.lm_head(last[0]) - model(ids)[-1]).abs().max())
+assert gap < 1e-3, "the head turns the last hidden state into the logits of the next token"
+print(f"head(last hidden state) against the model's logits: difference {gap:.1e}")
+likely = [tokenizer.pieces([int(model.lm_head(state).argmax())])[0] for state in last]
+for text, token in zip(TEXTS, likely, strict=True):
+    print(f"  {text!r:30} most likely next token: {token!r}")
+period = float(cosines(last[0], last[1:2]))
+stranger = float(cosines(last[1], last[2:3]))
+print(f"cosine of a sentence with and without its full stop: {period:.2f}")
+print(f"cosine of two unrelated sentences with a full stop:  {stranger:.2f}")
+if MODEL == "primer":
+    assert period < stranger
+
+print("\nmean cosine of two different passages of the set (recorded vectors):")
+crowd = {}
+for name in ("rows", "last_hidden", "minilm"):
+    directions = unit(recorded.vectors(name)[0])
+    table = directions @ directions.T
+    crowd[name] = float((table.sum() - table.trace()) / (len(table) * (len(table) - 1)))
+    print(f"  {methods.METHODS[name].title:40}{crowd[name]:.2f}")
+assert crowd["last_hidden"] > 0.8 > 0.2 > crowd["minilm"]
+
+# %% [markdown]
+# First: the vector is made for the head. Second: a full stop, which changes what comes next and not what was said, moves it further than the change to an unrelated sentence does.
+# Third: the vectors of all passages crowd in one direction, so the cosine has little room to tell them apart. MiniLM's training pushes texts apart that do not belong together.
+#
+# Such training (**contrastive**: pull pairs together, push the others apart) works on a language model too. E5-mistral is Mistral 7B after it, with one sentence of instruction before each query. So the claim is not that a language model cannot embed.
+# It is that its hidden state is no embedding *before* that, whatever sentence is put in front. And a model with 7 billion parameters costs more for each query: see the table of claims.
+#
+# ### Where is the last token?
+#
+# The guide takes `last_hidden_state(prompt)[-1]`. For one text of shape (n, d) that is its last token. In a batch, (B, n, d), it is something else.
+
+# %%
+short, long = "Mom washed the window.", "Tom sat on the bank of the river and looked for a frog."
+coded = [tokenizer.encode(text) for text in (short, long)]
+width = max(map(len, coded))
+batch = torch.tensor([ids + [0] * (width - len(ids)) for ids in coded], device=model.device)
+mask = torch.tensor([[i < len(ids) for i in range(width)] for ids in coded], device=model.device)
+with torch.no_grad():
+    hidden = model.model.norm(list(every_layer(model, batch))[-1])
+print(f"hidden {tuple(hidden.shape)}, hidden[-1] {tuple(hidden[-1].shape)}: all tokens of the last text")
+alone = hidden_states(model, [short])[0]
+end_of_row, pooled = hidden[0, -1], pool.last_token_pool(hidden, mask)[0]
+print(f"cosine with the short text alone: end of the row {float(cosines(alone, end_of_row[None])):.3f}", end=", ")
+print(f"last real token {float(cosines(alone, pooled[None])):.3f}")
+assert hidden[-1].shape == (width, model.config.d_model)
+assert float(cosines(alone, pooled[None])) > 0.9999 > float(cosines(alone, end_of_row[None]))
+
+# %% [markdown]
+# The end of the row is the state of a padding token, and nothing says so: shape and type are right. With padding on the left the end of the row would be right and the number of tokens would mislead. A mask settles both.
 
 # %% [markdown]
 # ### Exercise: `last_token_pool`
@@ -421,3 +858,68 @@ with check.exercise("recall_at_k") as t:
     t.raises(
         ValueError, lambda: recall_at_k([[7, 1]], [[7]], -1), "a negative k makes no sense: slices count from the end"
     )
+
+# %%
+claims.show(card=22)
+
+# %% [markdown] manual="which_vector" points=3
+# ### In your own words
+#
+# **Question.** A team has 50,000 pages of manuals and wants to find the right page for a question. They already serve a 7-billion-parameter chat model, and someone proposes: "We take the hidden state of its last token as the vector of each page, then we need no second model."
+# What would you answer? Say what that hidden state was trained for, what you would compare it with and how you would measure it, and name one kind of question that no vector search on this set answered well. Three to six sentences.
+#
+# ### BEGIN SOLUTION
+# The last hidden state is what the output head turns into the logits of the next token; nothing in training asked that texts of like meaning get near vectors, and the vectors of all texts crowd in one direction (1 point).
+# Compare it with BM25 and with a small trained encoder such as MiniLM on their own pages: write questions with the pages that answer them before any method has run, then compute recall at k and the time of a query for each; a 7-billion model also costs many times as much for each page and query. A language model trained contrastively for search would be a fair candidate (1 point).
+# Negation and word order: of a statement and its opposite the right one came first about as often as with a coin, so what was found has to be read afterwards (1 point).
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Check what you know
+#
+# Five questions, ungraded. A wrong option explains itself.
+
+# %%
+quiz.show("07_embeddings")
+
+# %%
+glossary.show(
+    [
+        "embedding",
+        "token row",
+        "residual stream",
+        "hidden state",
+        "text embedding",
+        "RAG",
+        "cosine",
+        "pooling",
+        "padding",
+        "principal components",
+        "encoder",
+        "bi-encoder",
+        "twins",
+        "recall at k",
+        "BM25",
+        "contrastive",
+    ]
+)
+
+# %% [markdown]
+# ## Recap
+#
+# - A token row is a look-up: the same id, the same row, in every text. An id means something only with its tokenizer.
+# - A hidden state depends on the tokens before it, never on those after it, in a model with a causal mask.
+# - The mean of token rows knows which tokens occur and nothing of their order: permuted texts have equal vectors.
+# - Pool with a mask. Without one, the vector of a text changes with the company it has in a batch.
+# - On the course's set a trained encoder of 22.7 million parameters finds nearly all; no vector of a language model of 134.5 million, untrained for search, finds more than counting words does.
+# - No method here reads negation or word order. A search finds what a text is about.
+#
+# **Where this lives in real engines** (transformers 5.24.0; sentence-transformers at commit 01d5ae3; vLLM at commit 055e47c; read on 30 November 2026)
+#
+# | part | transformers | sentence-transformers | vLLM |
+# |---|---|---|---|
+# | the table of token rows | `models/llama/modeling_llama.py`: `LlamaModel`, its `embed_tokens` | | |
+# | an encoder that looks both ways | `models/bert/modeling_bert.py`: `BertModel` | | |
+# | mean and last token, with a mask | | `models/Pooling.py`: `Pooling` | `model_executor/layers/pooler/seqwise/methods.py`: `MeanPool`, `LastPool` |
+#
+# **Next:** notebook 08 follows one call from the text to the first new token, tensor by tensor, and then predicts what it costs on hardware of your choice.

@@ -152,12 +152,6 @@ def gated_by_loop(x, w_gate, w_up, w_down):
 
 
 with check.exercise("swiglu") as t:
-    one = torch.ones(1, 1)
-    t.close(swiglu(20 * one, one, 2 * one, 3 * one), [[2400]], "20 times 40 times 3: gate and up are multiplied")
-    t.close(swiglu(-20 * one, one, one, one), [[0]], "silu(-20) is nearly 0: the gate is closed")
-    t.close(swiglu(one, one, one, one), [[1 / (1 + math.exp(-1))]], "silu(1) is 1 / (1 + 1/e), about 0.73")
-    t.close(swiglu(-one, one, one, one), [[1 / (1 + math.e)]], "silu(-1) is about -0.27, not 0, and up is -1 here")
-    t.close(swiglu(one, -one, 2 * one, one), [[-2 / (1 + math.e)]], "silu is applied to x @ w_gate, not to x @ w_up")
     rng = torch.Generator().manual_seed(3)
     x, w_gate, w_up = (torch.randn(*size, generator=rng) for size in ((2, 3, 4), (4, 5), (4, 5)))
     w_down = torch.randn(5, 4, generator=rng)
@@ -165,6 +159,12 @@ with check.exercise("swiglu") as t:
     before = [a.clone() for a in given]
     swiglu(*given)
     t.unchanged(before, given, "swiglu must not change its inputs")
+    one = torch.ones(1, 1)
+    t.close(swiglu(20 * one, one, 2 * one, 3 * one), [[2400]], "20 times 40 times 3: gate and up are multiplied")
+    t.close(swiglu(-20 * one, one, one, one), [[0]], "silu(-20) is nearly 0: the gate is closed")
+    t.close(swiglu(one, one, one, one), [[1 / (1 + math.exp(-1))]], "silu(1) is 1 / (1 + 1/e), about 0.73")
+    t.close(swiglu(-one, one, one, one), [[1 / (1 + math.e)]], "silu(-1) is about -0.27, not 0, and up is -1 here")
+    t.close(swiglu(one, -one, 2 * one, one), [[-2 / (1 + math.e)]], "silu is applied to x @ w_gate, not to x @ w_up")
     t.close(swiglu(*given), gated_by_loop(*given), "any number of axes before the last: every row for itself")
     square = x[..., :3], w_gate[:3, :3], w_up[1:, :3], w_down[:3, :3]
     t.close(swiglu(*square), gated_by_loop(*square), "square matrices: used as they are, not transposed")
@@ -234,14 +234,14 @@ with check.exercise("apply_rope") as t:
     t.unchanged(before, (x, positions), "apply_rope must not change its inputs")
     t.close(apply_rope(x[:1], torch.tensor([0])), x[:1], "position 0: all angles are 0, the row stays as it is")
     t.close(
-        apply_rope(torch.tensor([[1.0, 0.0]]), torch.tensor([1])),
-        [[math.cos(1), math.sin(1)]],
-        "one pair at position 1: (1, 0) is turned by 1 radian, to (cos 1, sin 1)",
+        apply_rope(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([0, 1])),
+        [[1, 0], [math.cos(1), math.sin(1)]],
+        "one pair at positions 0 and 1: (1, 0) is turned by 1 radian at position 1, to (cos 1, sin 1)",
     )
     t.close(
-        apply_rope(torch.tensor([[0.0, 1.0]]), torch.tensor([1])),
-        [[-math.sin(1), math.cos(1)]],
-        "the other entry of the pair: (0, 1) becomes (-sin 1, cos 1)",
+        apply_rope(torch.tensor([[0.0, 1.0], [0.0, 1.0]]), torch.tensor([0, 1])),
+        [[0, 1], [-math.sin(1), math.cos(1)]],
+        "the other entry of the pair: (0, 1) becomes (-sin 1, cos 1) at position 1",
     )
     t.close(
         apply_rope(torch.tensor([[1.0, 0.0], [1.0, 0.0]]), torch.tensor([5, 2])),
@@ -251,7 +251,7 @@ with check.exercise("apply_rope") as t:
     t.close(
         apply_rope(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), torch.tensor([1])),
         [[math.cos(1), 0, math.sin(1), 0]],
-        "d = 4: entry 0 is paired with entry 2 (half-split), not with its neighbour",
+        "d = 4: pair 0 is entry 0 and entry 2 (half-split), and it turns fastest: by the position itself",
     )
     t.close(
         apply_rope(torch.tensor([[0.0, 1.0, 0.0, 0.0]]), torch.tensor([100])),
@@ -394,11 +394,14 @@ with check.exercise("transformer_block") as t:
     parts = random_weights(1, 8, 4, 2, 4, 6)
     x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(2)) * 2
     at = torch.arange(5)
+    before = x.clone(), {name: matrix.clone() for name, matrix in parts.items()}
+    transformer_block(x, parts, 4, 2, at)
+    t.unchanged(before, (x, parts), "transformer_block must not change x and the weights")
     plain = random_weights(3, 8, 1, 1, 4, 6)
     still = plain | {"wo": torch.zeros(4, 8)}
     t.close(
-        transformer_block(x[:1, :1], still, 1, 1, at[:1])[0],
-        block_by_loop(x[:1, :1], still, 1, 1, at[:1])[0],
+        transformer_block(x[1:, :1], still, 1, 1, at[:1])[0],
+        block_by_loop(x[1:, :1], still, 1, 1, at[:1])[0],
         "attention that adds nothing (wo = 0): y is x + swiglu(rms_norm(x, mlp_norm))",
     )
     t.close(
@@ -421,12 +424,21 @@ with check.exercise("transformer_block") as t:
         block_by_loop(x[:1, :1], parts, 4, 2, at[:1])[0],
         "4 heads, 2 KV heads: query heads 0 and 1 read KV head 0, heads 2 and 3 read KV head 1",
     )
-    before = x.clone(), {name: matrix.clone() for name, matrix in parts.items()}
     y, (k, v) = transformer_block(x, parts, 4, 2, at)
-    t.unchanged(before, (x, parts), "transformer_block must not change x and the weights")
     y_expected, (k_expected, v_expected) = block_by_loop(x, parts, 4, 2, at)
     t.close(k, k_expected, "k of 5 positions, 2 sequences: (2, 2, 5, 4), heads before positions")
-    t.close(y, y_expected, "5 positions: q is turned too, scores are divided by sqrt(d), no position sees a later one")
+    t.close(
+        np.asarray(y)[:, 0],
+        y_expected[:, 0],
+        "the first of 5 positions sees itself alone: no position sees a later one",
+    )
+    zeros = torch.zeros(5, dtype=torch.long)
+    t.close(
+        transformer_block(x, parts, 4, 2, zeros)[0],
+        block_by_loop(x, parts, 4, 2, zeros)[0],
+        "5 rows all at position 0, so nothing is turned: scores are divided by sqrt(d), d being the head width",
+    )
+    t.close(y, y_expected, "5 positions: q is turned too, by the same positions as k")
     past = tuple(torch.as_tensor(a[:, :, :4], dtype=torch.float32) for a in (k_expected, v_expected))
     kept = tuple(a.clone() for a in past)
     y, (k, v) = transformer_block(x[:, 4:], parts, 4, 2, at[4:], past)
@@ -491,15 +503,23 @@ def stream_text(token_bytes: list[bytes]) -> list[str]:
 # %% check="stream_text" points=2
 def cut(text, *at):
     """The bytes of a text, cut at these places."""
-    data, places = text.encode(), [0, *at, None]
-    return [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    data = text.encode()
+    return [data[a:b] for a, b in zip([0, *at], [*at, None], strict=True)]
 
 
 with check.exercise("stream_text") as t:
-    t.equal(stream_text([b"mom", b" washed"]), ["mom", " washed", ""], "plain letters: each token gives its own text")
+    t.equal(
+        stream_text([b"mom", b" washed"]),
+        ["mom", " washed", ""],
+        "plain letters: each token gives its own text, and one string more stands for the end",
+    )
     t.equal(stream_text([]), [""], "no tokens: one string, empty, for what is left")
     t.equal(stream_text(["мама".encode(), b"!"]), ["мама", "!", ""], "whole characters of two bytes each")
-    t.equal(stream_text(cut("é", 1)), ["", "é", ""], "a character of two bytes comes with the token that completes it")
+    t.equal(
+        stream_text(cut("é", 1)),
+        ["", "é", ""],
+        "é has two bytes: it comes with the token that completes it, and the token before gives an empty string",
+    )
     t.equal(stream_text(cut("🙂", 1, 2, 3)), ["", "", "", "🙂", ""], "one byte to a token: three times nothing")
     t.equal(stream_text(cut("aéb", 2)), ["a", "éb", ""], "the token ends inside é: its a is complete and does not wait")
     t.equal(stream_text(cut("€🙂", 2, 4, 6)), ["", "€", "", "🙂", ""], "characters of three and of four bytes, cut")
@@ -653,7 +673,7 @@ with check.exercise("predict_latency") as t:
     t.close(
         predict_latency(tiny, slow_memory, 10, 2)["tpot"],
         (2000 + 11 * 160) / 1e4,
-        "two new tokens: one decode pass, which has 11 tokens so far",
+        "two new tokens: tpot is the one decode pass, which has 11 tokens so far",
         **exactly,
     )
     both = {"peak_flops": 4e5, "bandwidth": 1.1e5, "memory_bytes": 1e6}
@@ -704,29 +724,31 @@ def max_concurrent(model: dict[str, float], gpu: dict[str, float], seq_len: int,
 
 # %% check="max_concurrent" points=1
 with check.exercise("max_concurrent") as t:
-    shape = {"n_params": 1000, "n_layers": 3, "n_heads": 8, "n_kv_heads": 8, "d_head": 5, "bytes_per_value": 2}
+    shape = {"n_params": 5000, "n_layers": 3, "n_heads": 8, "n_kv_heads": 8, "d_head": 5, "bytes_per_value": 2}
     grouped = shape | {"n_kv_heads": 2}  # a sequence of 10 tokens: 2 * 3 * 2 * 5 * 10 values of 2 bytes, 1200 bytes
 
     def card(n_bytes):
         return {"memory_bytes": n_bytes, "bandwidth": 1.0, "peak_flops": 1.0}
 
-    t.equal(max_concurrent(shape, card(2000 + 4800 * 3 + 100), 10), 3, "2000 bytes of weights, 4800 for each sequence")
-    t.equal(max_concurrent(shape, card(2000 + 4800 * 3 - 1), 10), 2, "one byte is missing for the third: rounded down")
-    t.equal(max_concurrent(shape, card(2000 + 4800 * 3), 10), 3, "three fit exactly, so three fit")
     t.equal(
-        max_concurrent(grouped, card(2000 + 1200 * 5), 10), 5, "2 KV heads: the cache has KV heads, not query heads"
+        max_concurrent(shape, card(10000 + 4800 * 3 + 100), 10), 3, "10000 bytes of weights, 4800 for each sequence"
     )
-    t.equal(max_concurrent(grouped, card(2000 + 1200 * 5 + 700), 10, 700), 5, "the reserve is kept free once")
+    t.equal(max_concurrent(shape, card(10000 + 4800 * 3 - 1), 10), 2, "one byte is missing for the third: rounded down")
+    t.equal(max_concurrent(shape, card(10000 + 4800 * 3), 10), 3, "three fit exactly, so three fit")
     t.equal(
-        max_concurrent(grouped, card(2000 + 1200 * 5), 10, 1), 4, "a reserve of one byte takes the place of the fifth"
+        max_concurrent(grouped, card(10000 + 1200 * 5), 10), 5, "2 KV heads: the cache has KV heads, not query heads"
+    )
+    t.equal(max_concurrent(grouped, card(10000 + 1200 * 5 + 700), 10, 700), 5, "the reserve is kept free once")
+    t.equal(
+        max_concurrent(grouped, card(10000 + 1200 * 5), 10, 1), 4, "a reserve of one byte takes the place of the fifth"
     )
     t.equal(
-        max_concurrent(grouped | {"bytes_per_value": 0.5}, card(500 + 300 * 7), 10),
+        max_concurrent(grouped | {"bytes_per_value": 0.5}, card(2500 + 300 * 7), 10),
         7,
         "half a byte per value, in the weights and in the cache",
     )
-    t.equal(max_concurrent(shape, card(1999), 10), 0, "the weights alone do not fit: 0, not a negative number")
-    t.equal(max_concurrent(grouped, card(2000 + 1200), 10, 5000), 0, "the reserve is larger than what is left: 0")
+    t.equal(max_concurrent(shape, card(9999), 10), 0, "the weights alone do not fit: 0, not a negative number")
+    t.equal(max_concurrent(grouped, card(10000 + 1200), 10, 5000), 0, "the reserve is larger than what is left: 0")
     t.raises(ValueError, lambda: max_concurrent(shape, card(10**6), 0), "a sequence of no tokens")
     t.raises(ValueError, lambda: max_concurrent(shape, card(10**6), -3), "a negative seq_len")
     t.raises(ValueError, lambda: max_concurrent(shape, card(10**6), 10, -1), "a negative reserve")

@@ -67,8 +67,8 @@ def beam_search(
     """
     n_beams, max_new = whole("n_beams", n_beams, least=1), whole("max_new", max_new)
     ids = prompt_ids(model, prompt, max_new)
-    if eos is None:
-        eos = -1 if model.tokenizer is None else model.tokenizer.eos_id
+    if eos is None and model.tokenizer is not None:
+        eos = model.tokenizer.eos_id
     found = BeamSearch(ids, [(ids, 0.0)])
     if max_new:
         _Search(model, found, n_beams, max_new, eos, block_size).run()
@@ -78,7 +78,9 @@ def beam_search(
 class _Search:
     """The beams of one search and their cache. A beam's sequence in the block manager is named by a number."""
 
-    def __init__(self, model: Llama, found: BeamSearch, n_beams: int, max_new: int, eos: int, block_size: int) -> None:
+    def __init__(
+        self, model: Llama, found: BeamSearch, n_beams: int, max_new: int, eos: int | None, block_size: int
+    ) -> None:
         size = whole("block_size", block_size, least=1)
         n_blocks = -(-len(found.prompt_ids) // size) + n_beams * (-(-max_new // size) + 1)
         self.model, self.found = model, found

@@ -93,6 +93,24 @@ def agrees(claim: Row | str) -> bool:
     return math.isclose(value, chosen["ours"], rel_tol=chosen.get("tolerance", TOLERANCE))
 
 
+def beyond_hardware(table: Iterable[Row] | None = None) -> list[Row]:
+    """The rows whose figure no hardware of that kind can reach; of the register, where no table is given.
+
+    A row that holds such a bound says so at the end of its unit: in "ms, lower bound" a smaller figure is impossible, in
+    "tokens/s, upper bound" a larger one. The bound is computed anew where the row says how.
+    """
+    found = []
+    for claim in rows() if table is None else table:
+        kind = re.search(r", (lower|upper) bound$", claim["unit"])
+        if kind is None or isinstance(claim["guide"], str):
+            continue
+        computed = evaluate(claim)
+        bound = claim["ours"] if computed is None else computed
+        if claim["guide"] < bound if kind[1] == "lower" else claim["guide"] > bound:
+            found.append(claim)
+    return found
+
+
 @dataclass(frozen=True)
 class ClaimTable:
     """The rows that matter, and the rest folded behind them. `every` is the call that prints the rest as text too."""

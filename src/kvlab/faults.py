@@ -331,6 +331,27 @@ def _usage_added_up(right: Any) -> Any:
     return merge_usage
 
 
+def _residual_left_out(right: Any) -> Any:
+    def forward(self: Any, x: Any, cos: Any, sin: Any, cache: Any, layer: int) -> Any:
+        if layer != 1:
+            return right(self, x, cos, sin, cache, layer)
+        x = self.self_attn(self.input_layernorm(x), cos, sin, cache, layer)
+        return x + self.mlp(self.post_attention_layernorm(x))
+
+    return forward
+
+
+def _final_norm_left_out(right: Any) -> Any:
+    def run(self: Any, ids: Any, cache: Any, last_only: bool) -> Any:
+        self.model.norm.forward = lambda x: x  # the module stays, so that hooks still see what passes
+        try:
+            return right(self, ids, cache, last_only)
+        finally:
+            del self.model.norm.forward
+
+    return run
+
+
 FAULTS: dict[str, Fault] = {
     fault.name: fault
     for fault in (
@@ -399,6 +420,18 @@ FAULTS: dict[str, Fault] = {
             "the stretching of long RoPE waves (Llama 3.1) is left out",
             "kvlab.model:rope_frequencies",
             _rope_unscaled,
+        ),
+        Fault(
+            "residual_left_out",
+            "one block replaces its input by the attention's result instead of adding to it",
+            "kvlab.model:Block.forward",
+            _residual_left_out,
+        ),
+        Fault(
+            "final_norm_left_out",
+            "the head reads the last block's result without the final norm",
+            "kvlab.model:Llama._run",
+            _final_norm_left_out,
         ),
         Fault(
             "crossing_token_dropped",

@@ -2,6 +2,7 @@
 
 Both loops choose tokens in the same way and stop for the same reasons; they differ in the one call that gives the
 next logits. Equal greedy tokens are only promised in float64: in lower precision two nearly equal logits may swap.
+A caller's own stage between logits and choice is `SamplingSettings(processors=[...])`: functions (ids, logits) -> logits.
 """
 
 import math

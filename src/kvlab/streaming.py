@@ -1,7 +1,7 @@
 """From a stream of token bytes to text that can be shown: whole characters only, and nothing past a stop string."""
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 class TextStream:
@@ -50,3 +50,19 @@ class TextStream:
 def _overlap(text: str, stop: str) -> int:
     """Length of the longest end of `text` that is a beginning of `stop`."""
     return next((n for n in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:n])), 0)
+
+
+def stream_text(token_bytes: Iterable[bytes]) -> list[str]:
+    """One string per token, in order, and one for what is left at the end; joined they are the whole text.
+
+    A character comes with the token that completes it. Bytes that are no UTF-8 show as U+FFFD, just as
+    `b"".join(token_bytes).decode("utf-8", "replace")` shows them. ValueError for anything but bytes.
+    """
+    if isinstance(token_bytes, str | bytes | bytearray):
+        raise ValueError(f"token_bytes must be a list with the bytes of each token, got {token_bytes!r:.60}")
+    text, shown = TextStream(), []
+    for data in token_bytes:
+        if not isinstance(data, bytes | bytearray):
+            raise ValueError(f"each token must be bytes, got {data!r:.60}")
+        shown.append(text.push(bytes(data)))
+    return [*shown, text.finish()]

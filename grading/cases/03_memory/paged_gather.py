@@ -24,6 +24,7 @@ def _gather(
     too_large: type[Exception] | None = ValueError,
     short: bool = True,
     exact: bool = False,
+    checked: Callable[[list[int], int], list[int]] = lambda table, n: table[:n],
     least: int = 0,
     empty: Callable[[tuple[int, ...]], Any] = lambda shape: np.zeros((0, *shape)),
     lists_only: type[Exception] | None = None,
@@ -32,7 +33,7 @@ def _gather(
 ) -> dict[str, Any]:
     """Row by row. `order`: the blocks of a table of which n are needed; `place`: (block, row) of token i; `cut`: how many rows come back.
 
-    The rest says what is not refused: ids from the end, ids too large, tables too short, a length below `least`.
+    `checked`: the ids that are compared with the pool. The rest says what is not refused: ids from the end, ids too large, tables too short, a length below `least`.
     """
 
     def paged_gather(pool: Any, block_table: Any, length: int) -> Any:
@@ -43,7 +44,7 @@ def _gather(
         needed = -(-length // size)
         if length < least or (short and needed > len(table)) or (exact and needed < len(table)):
             raise ValueError
-        for block in table[: max(needed, 0)]:
+        for block in checked(table, max(needed, 0)):
             if block >= n_blocks and too_large:
                 raise too_large
             if block < 0 and not wrap:
@@ -60,6 +61,14 @@ def _gather(
         return np.swapaxes(out, 0, 1) if heads_first and found else out
 
     return {"paged_gather": paged_gather}
+
+
+def _all(table: list[int], n: int) -> list[int]:
+    return table
+
+
+def _last(table: list[int], n: int) -> list[int]:
+    return table[len(table) - n :]
 
 
 def _agree(case: Case, have: Sequence[Outcome], want: Sequence[Outcome]) -> bool:
@@ -114,7 +123,8 @@ def _partly(rng: Generator) -> list[Case]:
 
 
 def _longer(rng: Generator) -> list[Case]:
-    return [_case(rng, size, size * n, spare) for size, n, spare in ((3, 1, 2), (2, 3, 1), (4, 2, 4))]
+    unused = _case(rng, 3, 4, table=[4, 1, -1, -2])  # ids behind the needed ones may be anything
+    return [unused, *(_case(rng, size, size * n, spare) for size, n, spare in ((3, 1, 2), (2, 3, 1), (4, 2, 4)))]
 
 
 def _tensors(rng: Generator) -> list[Case]:
@@ -182,7 +192,7 @@ EXERCISE = Exercise(
         Mistake(
             "whole table",
             "only the blocks that length needs count, and of them `length` rows",
-            _gather(cut=lambda n, size: 10**6),
+            [_gather(cut=lambda n, size: 10**6), _gather(_all, cut=lambda n, size: 10**6, checked=_all)],
         ),
         Mistake(
             "rows before blocks",
@@ -192,9 +202,14 @@ EXERCISE = Exercise(
         Mistake(
             "the end of the table",
             "of a longer table the first blocks count, not the last",
-            _gather(lambda table, n: table[len(table) - n :]),
+            [_gather(_last), _gather(_last, checked=_last)],
         ),
         Mistake("longer tables refused", "a table may be longer than needed", _gather(exact=True)),
+        Mistake(
+            "all ids checked",
+            "what stands behind the blocks that length needs is not looked at, not even for its ids",
+            _gather(checked=_all),
+        ),
         Mistake(
             "lists only",
             "the table may be a LongTensor",

@@ -1,9 +1,10 @@
 """Bytes, multiply-adds and time bounds of decoding: pure functions, no torch, no numpy.
 
 `memory` counts what a cache and weights occupy, `work` what the naive and the cached loop compute,
-`roofline` how long that takes at least on a given GPU. GB is 10^9 bytes, GiB is 2^30.
+`roofline` how long that takes at least on a given GPU, `capacity` how fast and how many. GB is 10^9 bytes, GiB is 2^30.
 """
 
+from kvlab.arithmetic.capacity import capacity_shape, decode_tokens_per_second, max_concurrent, predict_latency
 from kvlab.arithmetic.memory import (
     GB,
     GIB,
@@ -58,9 +59,11 @@ __all__ = [
     "attention_growth_exponent",
     "attention_pairs",
     "cache_speedup_bound",
+    "capacity_shape",
     "causal_pairs",
     "concat_bytes_copied",
     "crossover_tokens",
+    "decode_tokens_per_second",
     "format_bytes",
     "gb",
     "generation_growth_exponent",
@@ -76,11 +79,13 @@ __all__ = [
     "kv_values_per_token",
     "linear_growth_exponent",
     "linear_macs_per_token",
+    "max_concurrent",
     "pass_bytes",
     "pass_macs",
     "pass_seconds",
     "positions_processed",
     "positions_ratio",
+    "predict_latency",
     "quantised_kv_bytes",
     "query_heads_per_kv_head",
     "read_bytes_per_pass",

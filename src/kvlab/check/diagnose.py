@@ -24,7 +24,7 @@ def panel(name: str, error: BaseException, check_file: str) -> Panel:
     if is_stub(error):
         return Panel(name, State.NOT_ATTEMPTED, [("", "Write your answer in its cell, run that cell, then this one.")])
     line = learner_line(error.__traceback__, check_file)
-    if isinstance(error, NameError) and line is None:
+    if lacks_a_name(error) and line is None:
         what = f"{getattr(error, 'name', None) or 'A name'} is not defined here."
         todo = "Run the answer cell first (and the cells above it, after a restart). If it shows an error, start there."
         return Panel(name, State.NOT_ATTEMPTED, [("", f"{what} {todo}")])
@@ -47,7 +47,11 @@ def _mistake(error: BaseException, in_answer: bool) -> str:
     """What the error itself gives away, "" when it is nothing. `in_answer`: it was raised in the learner's code."""
     if isinstance(error, TypeError) and (hidden := _hidden_method(error.__traceback__)):
         return f"an attribute hides your method `{hidden}`: give the attribute another name"
-    if isinstance(error, NameError) and in_answer:
+    if isinstance(error, UnboundLocalError) and in_answer:
+        return (
+            "a variable is read where nothing was stored in it: a loop without a round, or a branch that was not taken"
+        )
+    if lacks_a_name(error) and in_answer:
         return "the answer leans on another cell; all that it needs goes into its own cell"
     return "" if in_answer else "the result is not what the docstring asks for"
 
@@ -65,6 +69,11 @@ def _hidden_method(trace: TracebackType | None) -> str:
         if callable(getattr(type(found), method, None)) and method in getattr(found, "__dict__", {}):
             return method
     return ""
+
+
+def lacks_a_name(error: BaseException) -> bool:
+    """Whether a name is defined nowhere. A variable of the function that is still empty is another mistake."""
+    return isinstance(error, NameError) and not isinstance(error, UnboundLocalError)
 
 
 def is_stub(error: BaseException) -> bool:

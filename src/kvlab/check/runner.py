@@ -119,7 +119,7 @@ class Exercise:
             self._passed += 1
             return
         except Exception as other:
-            if diagnose.is_stub(other) or isinstance(other, NameError):
+            if diagnose.is_stub(other) or diagnose.lacks_a_name(other):
                 raise
             came = ("came", f"{type(other).__name__}: {other}")
             self._fail([("expected", f"a {wanted}"), came, *diagnose.where(other, self._filename)], why)

@@ -48,6 +48,8 @@ def probability_with_bias(probability: float, bias: float) -> float:
     p, bias = real_number(probability, "probability"), real_number(bias, "bias")
     if not 0 <= p <= 1:
         raise ValueError(f"probability must lie between 0 and 1, got {p}")
+    if p in (0, 1):
+        return p
     # Divide by the larger of the two shares, so that no exp overflows.
     chosen, others = (p, (1 - p) * math.exp(-bias)) if bias >= 0 else (p * math.exp(bias), 1 - p)
     return chosen / (chosen + others)

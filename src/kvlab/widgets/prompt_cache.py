@@ -9,7 +9,7 @@ from kvlab import plots
 from kvlab.providers import as_usage, cost, first_difference, prices, prompt_text
 from kvlab.providers.prompt import ANSWER, anthropic_blocks, openai_blocks
 from kvlab.show import Table
-from kvlab.widgets.base import Controls, Explorer, Result, plain
+from kvlab.widgets.base import Controls, Explorer, Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +22,7 @@ FRONT, BACK = "in front of the handbook", "behind the handbook"
 MODELS = ("claude-opus-5", "claude-sonnet-4-6", "claude-haiku-4-5", "gpt-4o", "gpt-5.4")
 ASKED = ("Who found the kite?", "What did mom wash?")
 PAGE = "Mom washed the frame. Dad fixed the chair. The birds sang in the trees. It was a warm morning. "
-MOST_TOKENS, MOST_WAIT = 3000, 4000
+MOST_TOKENS, MOST_WAIT, MOST_CHARACTERS = 3000, 4000, 2000
 _keys = itertools.count()  # each view begins with an empty cache: an API key of its own
 
 
@@ -48,6 +48,8 @@ def prompt_cache_view(
         raise ValueError(f"choose one of {', '.join(MODELS)}, not {model_id!r}")
     if not 1 <= length <= MOST_TOKENS or wait < 0:
         raise ValueError(f"length is 1 to {MOST_TOKENS} tokens and wait at least 0 seconds, got {length} and {wait}")
+    if len(line) > MOST_CHARACTERS:
+        raise ValueError(f"the line has {len(line):,} characters: {MOST_CHARACTERS:,} are the most")
     row = prices.model(model_id)
     row.per_million(ttl if row.provider == "anthropic" else "5m")  # refuses an unknown ttl
     book = _handbook(server, length)
@@ -78,7 +80,7 @@ def prompt_cache_view(
     )
     return {
         "requests": requests,
-        "difference": first_difference(*map(prompt_text, bodies)),
+        "difference": first_difference(prompt_text(bodies[0]), prompt_text(bodies[1])),
         "common": common,
         "edge": common // server.engine.blocks.block_size * server.engine.blocks.block_size,
         "wait": wait,
@@ -115,7 +117,8 @@ def prompt_cache_table(view: dict[str, Any]) -> Table:
     parted = view["difference"]
     where = "the prompts are equal"
     if parted is not None:
-        where = f"after {plain(parted.before)!r}: {plain(parted.a)!r} and {plain(parted.b)!r}"
+        before, one, other = (text.replace("\n", "\\n") for text in (parted.before, parted.a, parted.b))
+        where = f"after '{before}' the first has '{one}', the second '{other}'"
     alive = "alive" if view["wait"] < view["ttl"] else "expired"
     rows = [
         (kind, *(f"{request[key]:,}" for request in view["requests"]))

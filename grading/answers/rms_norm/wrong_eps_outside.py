@@ -1,0 +1,11 @@
+"""Wrong: eps is added to the root."""
+# mistake: eps outside the root
+
+import torch
+
+
+def rms_norm(x, weight, eps=1e-5):
+    if weight.shape != x.shape[-1:]:
+        raise ValueError("one weight for each entry of a row")
+    size = torch.sqrt(torch.mean(x**2, dim=-1, keepdim=True)) + eps
+    return x / size * weight

@@ -1,0 +1,11 @@
+"""Wrong: the mean over the first axis."""
+# mistake: mean over the first axis
+
+import torch
+
+
+def rms_norm(x, weight, eps=1e-5):
+    if weight.shape != x.shape[-1:]:
+        raise ValueError("one weight for each entry of a row")
+    size = torch.sqrt(torch.mean(x**2, dim=0, keepdim=x.dim() > 1) + eps)
+    return x / size * weight

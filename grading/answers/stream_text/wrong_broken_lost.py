@@ -1,0 +1,13 @@
+"""Wrong: leaves broken bytes out."""
+# mistake: broken bytes lost
+
+import codecs
+
+
+def stream_text(token_bytes):
+    decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+    out = []
+    for token in token_bytes:
+        out.append(decoder.decode(token))
+    out.append(decoder.decode(b"", True))
+    return out
