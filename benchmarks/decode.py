@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from importlib.metadata import version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import new_file
 from rivals import KVLAB, Decoded, decode_runs, transformers_twin
 from tqdm import tqdm
 
@@ -258,7 +258,7 @@ def main(argv: Sequence[str] | None = None, plan: Plan | None = None) -> int:
     """Measure and print. `plan` replaces the sizes that the options choose."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few points and runs: to see that it works, not to record")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number to FILE")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="also write every number to FILE")
     options = parser.parse_args(argv)
     if find_spec("transformers") is None:
         print("transformers is not installed: install the `dev` extra of this repository", file=sys.stderr)

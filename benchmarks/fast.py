@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from arguments import count, new_file
 from decode import PROMPT, Spread, in_turn, primer, ran_on
 from limits import bandwidth
 from llamacpp import rivals
@@ -245,8 +246,8 @@ def measure_primer(plan: Plan) -> list[Row]:
 def main(argv: Sequence[str] | None = None, plan: Plan | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few points and runs: to see that it works, not to record")
-    parser.add_argument("--threads", type=int, help="threads of everything; torch's number by default")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number to FILE")
+    parser.add_argument("--threads", type=count, help="threads of everything; torch's number by default")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="also write every number to FILE")
     options = parser.parse_args(argv)
     if find_spec("transformers") is None:
         print("transformers is not installed: install the `dev` extra of this repository", file=sys.stderr)

@@ -13,6 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from arguments import count
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "grading"))
 
 from kvgrade import cases, grade, prove
@@ -54,7 +56,7 @@ def row(label: str, reports: Sequence[grade.Report]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--unit", default="01_kv_cache")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=count, default=10)
     args = parser.parse_args()
     plain = right_answers(args.unit)
     with_torch = {name: f"{text}\n# torch\n" for name, text in plain.items()}

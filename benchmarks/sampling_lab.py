@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from arguments import count
 
 import kvlab
 from kvlab import plots, profiling, widgets
@@ -37,7 +38,7 @@ def timed(changes: Iterable[Any], change: Callable[[Any], object]) -> profiling.
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--changes", type=int, default=100, help="changes of each control")
+    parser.add_argument("--changes", type=count, default=100, help="changes of each control")
     n = parser.parse_args().changes
     if n < 2:
         parser.error("--changes must be at least 2")

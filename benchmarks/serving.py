@@ -19,10 +19,10 @@ import json
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import count, new_file
 from decode import ran_on
 
 import kvlab
@@ -88,9 +88,9 @@ def spread(values: list[float], digits: int = 1) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--requests", type=int, default=128)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--requests", type=count, default=128)
+    parser.add_argument("--rounds", type=count, default=3)
+    parser.add_argument("--json", type=new_file)
     args = parser.parse_args()
     model = kvlab.load("primer")
     trace = TraceSettings(args.requests, rate=40.0, answer_median=40)

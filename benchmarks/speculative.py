@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import torch
+from arguments import count, new_file
 from decode import Spread, in_turn, ran_on, table
 from tqdm import tqdm
 
@@ -207,9 +207,9 @@ def report(rows: Sequence[Row]) -> str:
 def main(argv: Sequence[str] | None = None, plan: Plan | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few prompts and runs: to see that it works")
-    parser.add_argument("--rounds", type=int, help="runs of each row")
+    parser.add_argument("--rounds", type=count, help="runs of each row")
     parser.add_argument("--targets", nargs="+", choices=Plan().targets)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every number to FILE")
+    parser.add_argument("--json", type=new_file, metavar="FILE", help="also write every number to FILE")
     options = parser.parse_args(argv)
     plan = plan or (QUICK if options.quick else Plan())
     plan = replace(plan, rounds=options.rounds or plan.rounds, targets=tuple(options.targets or plan.targets))

@@ -180,9 +180,27 @@ def test_a_step_that_fails_can_be_repeated(monkeypatch):
         assert request.output == alone(request.prompt, 5)
 
 
+def test_a_request_serves_one_engine_only():
+    request = Request("a", [1], 3)
+    engine("chunked").submit(request)
+    with pytest.raises(ValueError, match="used before"):
+        engine("chunked").submit(request)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_whole_numbers_may_be_floats(policy):
+    request = Request("a", [1, 2, 3, 4, 5], 3.0, cache_limit=4.0)
+    engine(policy).run([request])
+    assert request.output == alone([1, 2, 3, 4, 5], 3)
+
+
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
+        ("x", "the engine takes Request"),
+        (Request(["x"], [1], 3), "text as its id"),
+        (Request("x", [1], 3, cache_salt="x"), "cache_salt must be bytes"),
+        (Request("x", [1], 3, cache_salt=5), "cache_salt must be bytes"),
         (Request("x", [], 3), "prompt is empty"),
         (Request("x", [1], 0), "max_new must be at least 1"),
         (Request("x", [1] * 120, 20), "exceed the window"),
@@ -204,6 +222,11 @@ def test_what_can_never_be_served_is_refused_and_the_rest_goes_on(request_, mess
     served.run()
     assert served.requests["a"].output == alone([1, 2], 3)
     assert served.blocks.n_used == 0
+
+
+def test_cancel_takes_ids_only():
+    with pytest.raises(ValueError, match="no request"):
+        engine("chunked").cancel([1])
 
 
 @pytest.mark.parametrize(

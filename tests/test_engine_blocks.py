@@ -158,3 +158,8 @@ def test_bad_calls_change_nothing(call):
     with pytest.raises(OutOfBlocks, match="2 blocks are needed and 1 are free"):
         manager.reserve("a", 9)
     assert manager.reserved("a") == 2 and manager.n_free == 1
+
+
+def test_more_blocks_than_the_memory_can_list_are_refused():
+    with pytest.raises(ValueError, match=r"the lists of 1000000000000 blocks would take .* choose fewer blocks"):
+        BlockManager(10**12, 16)

@@ -1,7 +1,10 @@
 """The glossary: all words of the course's vocabulary are explained, and lookups help."""
 
+import re
+
 import pytest
 
+from helpers import ROOT
 from kvlab import glossary
 
 VOCABULARY = """
@@ -19,6 +22,17 @@ def test_term_is_explained_in_a_sentence_or_two(term: str) -> None:
     text = glossary.explain(term)
     assert text.endswith(".") and 30 < len(text) < 260
     assert "$" not in text
+
+
+def test_every_word_of_the_vocabulary_is_at_work_in_the_notebook_that_it_names() -> None:
+    wanted = {term.strip() for term in VOCABULARY.replace("\n", " ").split(",")}
+    named = {term: (text, unit) for term, text, unit in glossary.vocabulary().rows}
+    for term in sorted(wanted):
+        text, unit = named[term]
+        (path,) = (ROOT / "grading" / "units").glob(f"{unit}_*.py")
+        shown = re.sub(r"[*\s#]+", " ", path.read_text("utf-8"))
+        assert re.search(rf"\b{re.escape(term)}s?\b", shown, re.I), f"{term}: notebook {unit} never says it"
+        assert text == glossary.explain(term)
 
 
 def test_case_and_plural_do_not_matter() -> None:
@@ -48,5 +62,7 @@ def test_entries_are_validated() -> None:
         glossary.validate([{"term": "a", "text": "b"}, {"term": "A", "text": "c"}])
     with pytest.raises(ValueError, match="exactly"):
         glossary.validate([{"term": "a"}])
+    with pytest.raises(ValueError, match="one of 01"):
+        glossary.validate([{"term": "a", "text": "b", "unit": "9"}])
     with pytest.raises(ValueError, match="empty"):
         glossary.validate([{"term": "a", "text": " "}])

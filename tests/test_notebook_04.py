@@ -151,7 +151,7 @@ def test_each_card_predicts_shows_asserts_and_compares_in_this_order() -> None:
 def test_every_figure_is_described_and_every_bold_term_of_the_glossary_is_listed() -> None:
     cells = read_unit(UNIT).cells
     for cell, after in itertools.pairwise(cells):
-        if re.search(r"^(plots|widgets)\.\w+\(", cell.source, re.M):
+        if re.search(r"^(figure = )?(plots|widgets)\.\w+\(", cell.source, re.M):
             assert after.source.startswith("*The figure: "), cell.line
     listed = re.findall(r'"([^"]+)",\n', next(c.source for c in cells if "glossary.show" in c.source))
     for term in listed:

@@ -160,6 +160,42 @@ def test_a_step_that_fails_is_told_and_the_server_lives_on(server, monkeypatch):
     assert ask(client, "Be kind.").usage.output_tokens == 3
 
 
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_request_without_a_next_token_is_told_and_its_neighbour_goes_on(server, monkeypatch, path, stream):
+    """The second token of one request cannot be chosen, while another one is being answered."""
+    from kvlab.engine import engine
+
+    true_choose = engine.choose
+
+    def choose(logits: Any, settings: Any, tokens: Any, context: Any, generator: Any) -> int:
+        if settings.temperature == 0.5 and len(tokens) > len(context.prompt_ids):
+            raise ValueError("nothing is left")
+        return true_choose(logits, settings, tokens, context, generator)
+
+    monkeypatch.setattr(engine, "choose", choose)
+    body = ROUTES[path][1] | {"messages": QUESTION, "max_tokens": 9}
+    before = len(server.requests)
+    answers: list[Any] = []
+    neighbour = threading.Thread(
+        target=lambda: answers.append(post(server, path, json.dumps(body | {"max_tokens": 60}).encode()))
+    )
+    neighbour.start()
+    response = post(server, path, json.dumps(body | {"temperature": 0.5, "stream": stream}).encode())
+    neighbour.join()
+    assert "The local server failed: no token could be chosen (nothing is left)" in response.text
+    if stream:  # it had begun
+        assert response.status_code == 200 and '"error"' in response.text
+    else:
+        assert response.status_code == 500 and message_of(path, response)
+    assert answers[0].status_code == 200
+    wait_for(lambda: len(server.requests) == before + 2)
+    assert sorted(request.ended == "failed" for request in server.requests[-2:]) == [False, True]
+    wait_for(lambda: idle(server))
+    server.engine.blocks.check()
+    assert post(server, path, json.dumps(body).encode()).status_code == 200
+
+
 def test_a_port_in_use_is_one_sentence(server):
     with (
         pytest.raises(OSError, match=f"port {server.port} cannot be used .* choose another one"),

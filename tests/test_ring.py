@@ -101,3 +101,10 @@ def test_bad_sizes(bad):
         sliding_window_mask(2, 3, 0)
     with pytest.raises(ValueError):
         RingCache(CONFIG, 0)
+
+
+@pytest.mark.parametrize(("window", "batch"), [(10**12, 1), (8, 10**11)])
+def test_a_ring_larger_than_the_memory_is_refused_before_it_is_made(window, batch):
+    with pytest.raises(ValueError, match=r"a ring of .* are free: choose a smaller window or batch"):
+        RingCache(CONFIG, window, batch)
+    RingCache(CONFIG, window, batch, device="meta")  # no memory at all

@@ -189,12 +189,14 @@ for order in ("static first", "query first"):
     assert (read == 0) == (order == "query first")
 assert max(computed["static first"][1:]) < 0.1 * min(computed["query first"])
 
-plots.lines(
+figure = plots.lines(
     {order: (list(range(1, len(found) + 1)), found) for order, found in computed.items()},
     xlabel="request",
     ylabel="prompt positions computed",
     title="The same text in two orders",
 )
+figure.axes[0].xaxis.get_major_locator().set_params(integer=True)
+figure
 
 # %% [markdown]
 # *The figure: positions computed for each request. With the question first every request computes all of the document again, more than 600 positions. With the document first only the first request does; the later ones compute about 20.*
@@ -607,7 +609,7 @@ print(f"with caching    {with_cache[-1]:.6f} dollars from usage, {calculated:.6f
 print(f"without caching {without[-1]:.6f} dollars from usage, {plain:.6f} by the rules")
 print(f"saved: {1 - with_cache[-1] / without[-1]:.0%} ({SONNET}, prices read on {price_table.read_on()})")
 
-plots.lines(
+figure = plots.lines(
     {
         name: (list(range(1, turns + 1)), 100 * bill)
         for name, bill in {"without caching": without, "with caching": with_cache}.items()
@@ -616,6 +618,8 @@ plots.lines(
     ylabel="cost so far (US cents)",
     title=f"A conversation of {turns} turns",
 )
+figure.axes[0].xaxis.get_major_locator().set_params(integer=True)
+figure
 
 # %% [markdown]
 # *The figure: the cost so far, turn by turn. With caching the first turn is a little dearer; from the second on the line without caching rises several times as steeply.*

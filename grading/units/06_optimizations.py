@@ -2,6 +2,21 @@
 # # 06 · Optimizations: drafts, few bits, tiles
 #
 # [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/06_optimizations.ipynb)
+#
+# *About 180 minutes, of which 120 are for the exercises · 3 cards · 5 exercises, 14 points, and one written question, 3 points*
+#
+# Three ways to make a trained model faster or smaller. Of each, one thing is often told wrong.
+# Speculative decoding does not change what is drawn, and sometimes it costs time. A model in 4 bits weighs more than half a byte per weight.
+# Tiled attention is exact; what it leaves out is memory, not work.
+#
+# When you have worked through it you can
+#
+# - write the test that decides about draft tokens, and prove by counting that the result follows the large model;
+# - compute when a draft pays, and say when to switch it off;
+# - round weights and a cache to 8 and 4 bits, pack them, and say what they weigh, scales included;
+# - write attention whose score matrix never exists as a whole, and count what it does make.
+#
+# You need: notebooks 01 and 02 (cache, prefill and decode, memory-bound) and 05 (sampling). No GPU, no network.
 
 # %%
 # On Google Colab this cell fetches the course; anywhere else it does nothing.
@@ -27,14 +42,202 @@ SEED = 0
 
 # %%
 import math
+from itertools import islice
 
 import numpy as np
 import torch
 
-from kvlab import check
+import kvlab
+from kvlab import arithmetic, check, checkpoints, claims, faults, generate, glossary, kv_rounding, plots, profiling
+from kvlab import quantize, quiz, speculative, widgets
+from kvlab.attention import causal_attention
+from kvlab.cache import PreallocatedCache
+from kvlab.primer import corpus
+from kvlab.primer.measure import PROMPTS
+from kvlab.quantised_cache import QuantisedCache
+from kvlab.sampling import SamplingSettings
+from kvlab.tiled import largest_intermediate, online_softmax_attention
+
+torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
+live, live_draft = kvlab.load(MODEL, DEVICE), kvlab.load("primer-draft", DEVICE)
+exact, exact_draft = (kvlab.load(name, "cpu", torch.float64) for name in (MODEL, "primer-draft"))
+tokenizer = live.tokenizer
+print(profiling.describe_device(live.device))
+for name, model in ((MODEL, live), ("primer-draft", live_draft)):
+    print(f"{name}: {model.config.n_layers} layers, {sum(w.numel() for w in model.parameters()):,} weights")
 
 # %% [markdown]
 # ## Card 18 · Speculative decoding
+#
+# A decode step reads all weights from memory and computes one token with them. Notebook 02 called that **memory-bound**: the processor waits for the weights. In the same time it could compute several tokens, if only it knew which.
+#
+# **Speculative decoding** guesses them. A **draft model**, much smaller, proposes *K* tokens, each drawn from its own distribution *q*. The large model, the **target**, reads all of them in *one* pass, as in a small prefill. That gives its distribution *p* at *K* + 1 places: at each draft token, and after the last.
+# Then a rule decides, token by token: a draft token stays with probability min(1, *p* / *q*). The first that does not stay ends the **round**, and the next token is drawn from what *q* offered too seldom: max(0, *p* - *q*), scaled to sum to 1. When all stay, the last row of *p* gives one token more, the **bonus token**.
+# (Leviathan et al., 2023, arXiv 2211.17192; Chen et al., 2023, arXiv 2302.01318.)
+
+# %%
+quiz.predict(
+    "A draft of five tokens, and all five stay. How many tokens has this one pass of the target given?",
+    options=["5", "6"],
+    answer="6",
+    reveal="The pass gives a distribution after the fifth token too, so a sixth token comes for nothing. And when the first token is rejected, the round still gives one: the corrected one. From 1 to K + 1, never 0.",
+)
+
+# %%
+for p, q in ((0.71, 0.7), (0.83, 0.8), (0.04, 0.6)):
+    stays = min(1.0, p / q)
+    row_p, row_q = torch.tensor([[p, 1 - p], [0.5, 0.5]]), torch.tensor([[q, 1 - q]])
+    kept = [speculative.verify_draft([0], row_q, row_p, [u / 1000])[0] for u in range(1000)]
+    print(f"draft {q:.2f}, target {p:.2f}: the token stays in {sum(kept) / 10:.1f} % of the cases")
+    assert abs(sum(kept) / 1000 - stays) <= 0.002
+
+p, q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.2, 0.5, 0.3])
+accepted = torch.minimum(p, q)  # drawn from q, and kept with min(1, p / q): q x min(1, p / q)
+_, instead = speculative.verify_draft([1], q[None], torch.stack([p, p]), [0.999])
+print(f"\nkept draft tokens: {accepted.tolist()}, in all {float(accepted.sum()):.1f}")
+print(f"after a rejection, a share of {1 - float(accepted.sum()):.1f}: {[round(x, 3) for x in instead.tolist()]}")
+both = accepted + (1 - accepted.sum()) * instead
+print(f"together: {[round(x, 3) for x in both.tolist()]}, the target: {[round(x, 3) for x in p.tolist()]}")
+assert torch.allclose(both, p), "kept tokens and corrected ones together follow the target"
+from_p = accepted + (1 - accepted.sum()) * p
+print(f"drawn from p after a rejection: {[round(x, 3) for x in from_p.tolist()]}, which is not the target")
+assert not torch.allclose(from_p, p, atol=0.01)
+
+# %% [markdown]
+# So a token whose *p* is 0.04 where the draft said 0.6 is not always rejected: it stays in one case of fifteen. And a rejection needs no further pass of the target: the distribution of the corrected token comes from the row that is there already.
+#
+# The last lines are the whole proof. Whatever *q* is, kept and corrected tokens together follow *p*. Speculation is **lossless**: it changes the time, not the text.
+# Both models must have the same vocabulary, and you need the probabilities of both, so a pair of closed models behind an API does not work.
+#
+# ### Temperature 0: the same tokens
+#
+# At temperature 0 both distributions are 1 for one token, so a draft token stays exactly when it is the target's own choice. Here are five drafts: a small model; the target's own first layers (**early exit**); a table of what followed which three tokens (an *n-gram table*); look-up of the last words in the text so far; and a model of noise.
+
+# %%
+texts = islice(corpus.documents(777), 100 if FAST else 300)
+table = speculative.NGramTable.from_documents(map(tokenizer.encode, texts), 4, exact.config.vocab_size)
+drafts = {
+    "small model": exact_draft,
+    "4-gram table": speculative.NGramDraft(table),
+    "prompt look-up": speculative.PromptLookup(3),
+    "noise": kvlab.random_model(exact_draft.config, "cpu", torch.float64, seed=SEED),
+}
+half = exact.config.n_layers // 2
+if half:
+    drafts[f"first {half} of {exact.config.n_layers} layers"] = speculative.EarlyExit(exact, half)
+n_new, asked = (12, PROMPTS[:1]) if FAST else (24, PROMPTS[:2])
+plain = [generate.generate_cached(exact, prompt, n_new, ignore_eos=True).tokens for prompt in asked]
+lengths = {"1": 1, "4": 4, "1 to 8, by success": speculative.AdaptiveK(4, 1, 8)}
+print(f"{len(asked)} prompts x {n_new} tokens, float64; plain decoding needs {n_new} passes each\n")
+print(f"{'draft':22}{'K':>20}{'passes of the target':>23}{'same tokens':>13}")
+for name, draft in drafts.items():
+    for label, k in lengths.items():
+        runs = [speculative.speculative_generate(exact, draft, prompt, n_new, k, ignore_eos=True) for prompt in asked]
+        same = [run.tokens for run in runs] == plain
+        passes = " ".join(str(run.target_passes) for run in runs)
+        print(f"{name:22}{label:>20}{passes:>23}{'yes' if same else 'NO':>13}")
+        assert same, "the same tokens, whatever the draft and its length"
+        assert all(run.accepted + run.rounds == n_new for run in runs), "each round: what stayed, and one more"
+
+# %% [markdown]
+# A pass more than plain decoding is the worst that happens to the *number* of passes: even the noise gives one token a round. (The course's own tests do this over 200 prompts.)
+# The third *K* is **adaptive**: two more after a round in which all stayed, one less after another.
+#
+# ### Temperature 1: the same distribution
+#
+# Drawn texts can't be compared word by word. They must be counted. A target and a draft with a vocabulary of four tokens give 64 texts of three tokens; the target's exact probability of each is known.
+# 200,000 speculative runs are counted and compared by **chi-square** (notebook 05): a p-value below one in a million says that these counts do not come from that distribution.
+
+# %%
+pair, start, length, n_runs = speculative.tiny_pair(), [0, 1], 3, 200_000
+free, filtered = SamplingSettings(), SamplingSettings(temperature=0.9, top_k=3, top_p=0.97)
+
+
+def tested(settings, **changes):
+    """The chi-square test of 200,000 continuations against the exact probabilities of plain decoding."""
+    right = speculative.plain_probs(pair[0], start, length, settings)
+    counts = speculative.speculative_counts(*pair, start, length, 2, n_runs, settings, seed=SEED, **changes)
+    assert counts.sum() == n_runs
+    return speculative.chi_square(counts, right)
+
+
+print(f"{n_runs:,} continuations each\n{'':54}{'chi-square':>11}{'degrees':>9}{'p-value':>10}")
+honest = {
+    "the rule": (free, {}),
+    "the rule, with top-k and top-p on both": (filtered, {}),
+    "no bonus token": (free, {"bonus": False}),
+    "filters on the target alone": (filtered, {"draft_settings": free}),
+}
+for name, (settings, changes) in honest.items():
+    found = tested(settings, **changes)
+    print(f"{name:54}{found.statistic:>11.1f}{found.degrees:>9}{found.p_value:>10.2g}")
+    assert found.p_value > 1e-6, "equality is not rejected"
+print()
+wrong = {
+    "resampled_from_target": free,
+    "draft_probs_unfiltered": filtered,
+    "bonus_from_draft": free,
+    "target_cache_kept": free,
+}
+for name, settings in wrong.items():
+    with faults.plant(name):
+        found = tested(settings)
+    print(f"wrong: {name:47}{found.statistic:>11.1f}{found.degrees:>9}{found.p_value:>10.2g}")
+    assert found.p_value < 1e-6, "a wrong rule is rejected"
+
+# %% [markdown]
+# Without the bonus token, or with a draft that draws from another distribution than the target allows, the text is still right; only speed is lost. What must hold is that the rule is told the *q* that the token was really drawn from.
+#
+# The four wrong rules are: after a rejection the token is drawn from *p*; tokens are drawn with filters, but the rule is told *q* without them; the bonus token comes from the draft's row; and the target's cache keeps the keys and values of rejected tokens.
+#
+# ### Break it
+
+# %%
+quiz.predict(
+    "After a rejection the next token is drawn from p itself. Which test notices?",
+    options=["the tokens at temperature 0", "the counts at temperature 1", "both"],
+    answer="the counts at temperature 1",
+    reveal="At temperature 0 the target's row has one token, and it is not the rejected one, so p and the corrected distribution are the same. A test at temperature 0 alone passes this mistake, and the text reads well.",
+)
+
+# %%
+widgets.break_draft(exact, exact_draft, fault="bonus_from_draft")
+
+# %% [markdown]
+# *The figure: the share of each of the 20 likeliest continuations, exact for plain decoding and counted for speculation. With this fault the two lines lie apart; with none they lie on each other.*
+
+# %%
+for fault in widgets.DRAFT_FAULTS:
+    result = widgets.run_draft_fault(exact, exact_draft, fault, n_new=16 if FAST else 32)
+    red = [name for name, passes in result["checks"].items() if not passes]
+    print(f"{fault:23} red: {'; '.join(red) or 'none'}")
+    print(f"    {'nothing is planted' if fault == 'none' else faults.FAULTS[fault].summary}")
+    print(f"    text: {result['text']!r}")
+    assert bool(red) == (fault != "none")
+
+# %% [markdown]
+# Read the texts: most of them are the very text of the right program. Only doubled words give one fault away, and no text gives away the others.
+#
+# One more fault, which is none: a draft that never cuts its own cache back. Its past is full of its rejected tokens, so it guesses worse, and the target corrects it.
+
+# %%
+class StaleDraft(speculative.ModelDraft):
+    """A draft that keeps everything it ever pushed, and adds the newest token of the text."""
+
+    def begin(self, config, max_len):
+        super().begin(config, self.model.config.max_len)
+
+    def propose(self, context, *rest):
+        remembered = [*self._held, context[-1]] if self._held else context
+        return super().propose(remembered, *rest)
+
+
+n_new = 24 if FAST else 60
+right = generate.generate_cached(exact, PROMPTS[0], n_new, ignore_eos=True).tokens
+for name, kind in (("clean", speculative.ModelDraft), ("stale", StaleDraft)):
+    run = speculative.speculative_generate(exact, kind(exact_draft), PROMPTS[0], n_new, 4, ignore_eos=True)
+    print(f"{name} draft cache: {run.rounds} rounds, acceptance {run.acceptance:.2f}, {n_new} tokens, T = 0")
+    assert run.tokens == right, "lossless: what the draft believes does not matter"
 
 # %% [markdown]
 # ### Exercise: `verify_draft`
@@ -143,6 +346,168 @@ with check.exercise("verify_draft") as t:
     t.raises(ValueError, lambda: verify_draft([-1], drafted[:1], target[:2], [0.1]), "a negative id is no token")
 
 # %% [markdown]
+# ### What it wins, and when it loses
+#
+# Let *a* be the **acceptance**: the chance that a draft token stays, given that those before it stayed. A round gives 1 + *a* + *a*² + ... + *a*^*K* tokens on average. It costs *K* steps of the draft and one pass of the target over *K* + 1 tokens.
+#
+# With *c* = a draft step in target steps and *v* = that pass in target steps, the **speed-up** is tokens / (*K c* + *v*). Papers take *v* = 1. Here all three are measured, and the formula stands beside the clock.
+
+# %%
+quiz.predict(
+    "Acceptance 0.7 and five draft tokens: how many tokens does a round give on average?",
+    options=["2.94", "3.5", "5"],
+    answer=lambda: f"{speculative.expected_tokens(0.7, 5):.2f}",
+    reveal="Tokens behind the first rejection are lost, so the second token counts with 0.49, the third with 0.34 and so on. 5 x 0.7 = 3.5 forgets that (and the token that always comes). Five or more need an acceptance of at least 0.93.",
+)
+
+# %%
+n_new, asked, repeats = (32, PROMPTS[:2], 1) if FAST else (120, PROMPTS, 2)
+print("five tokens a round need an acceptance of", round(speculative.break_even(5, 0.8), 2))  # 5 x 0.8 + 1 = 5 steps
+assert abs(speculative.expected_tokens(speculative.break_even(5, 0.8), 5) - 5) < 1e-6
+
+
+def plain_run(target):
+    """All prompts, greedy."""
+    return [generate.generate_cached(target, prompt, n_new, ignore_eos=True) for prompt in asked]
+
+
+def drafted_run(target, draft, k):
+    return [speculative.speculative_generate(target, draft, prompt, n_new, k, ignore_eos=True) for prompt in asked]
+
+
+def pushing(model, n, held=80):
+    """A call that pushes n tokens into a cache of 80 positions."""
+    cache = PreallocatedCache(model.config, held + n, dtype=model.dtype, device=model.device)
+    ids = torch.arange(5, 5 + held + n, device=model.device)
+    with torch.no_grad():
+        model(ids[:held], cache)
+
+    def push():
+        with torch.no_grad():
+            model(ids[held:], cache)
+        cache.truncate(held)
+
+    return push
+
+
+def compare(target, setups):
+    """Time plain decoding and each {name: (draft, the draft's model, K)} in turn; print the clock and the formula."""
+    runs = {}
+
+    def keep(name, call):
+        return lambda: runs.update({name: call()})
+
+    calls = {"plain": keep("plain", lambda: plain_run(target))}
+    for name, (draft, _, k) in setups.items():
+        calls[name] = keep(name, lambda draft=draft, k=k: drafted_run(target, draft, k))
+    clock = profiling.interleave(calls, repeats, 0, target.device)
+    print(f"plain: {clock['plain'].median:.2f} s for {len(asked)} x {n_new} tokens\n")
+    print(f"{'':34}{'a':>6}{'c':>7}{'v':>6}{'tokens/round':>14}{'formula':>9}{'clock':>8}{'needed a':>10}")
+    gains = {}
+    for name, (_, model, k) in setups.items():
+        done = runs[name]
+        steps = {"one": pushing(target, 1), "pass": pushing(target, k + 1), "draft": pushing(model, 1)}
+        costs = profiling.interleave(steps, 10 if FAST else 30, 3, target.device)
+        c, v = (costs[key].median / costs["one"].median for key in ("draft", "pass"))
+        tried = sum(run.accepted + sum(kept < all_ for all_, kept in run.history) for run in done)
+        a = sum(run.accepted for run in done) / tried
+        tokens, rounds = sum(len(run.tokens) for run in done), sum(run.rounds for run in done)
+        assert tokens == len(asked) * n_new == sum(run.accepted for run in done) + rounds
+        gains[name] = clock["plain"].median / clock[name].median
+        needed = speculative.break_even(k, c, v)
+        print(
+            f"{name:34}{a:>6.2f}{c:>7.2f}{v:>6.2f}{tokens / rounds:>14.2f}{speculative.speedup(a, k, c, v):>8.2f}x"
+            f"{gains[name]:>7.2f}x{'none' if needed == math.inf else f'{needed:.2f}':>10}"
+        )
+    return gains
+
+
+setups = {"small model, K = 4": (live_draft, live_draft, 4)}
+if live.config.n_layers > 4:
+    early = speculative.EarlyExit(live, 2)
+    setups["first 2 layers, K = 6"] = (early, early.model, 6)
+gains = compare(live, setups)
+
+# %% [markdown]
+# On an idle two-core machine the small model wins by a factor of about 2.3, and the first two layers lose: about half as fast as plain decoding. Your clock may differ; the formula uses your machine's costs.
+# Early exit fails here for two reasons that you can read off. Two of eight layers cost a quarter of a step, far more than the small model of one layer. And nobody trained these layers to predict by themselves, so few of their tokens stay. Systems that use early exit train for it (LayerSkip, Elhoushi et al., 2024, arXiv 2404.16710: up to 2.16 times as fast).
+#
+# The same pair loses as well when the *target* gets faster. `kvlab.fast` holds a compiled decode step (it needs the package numba). It computes one token several times as fast, but a pass over five tokens goes through other code, and *v* is no longer near 1.
+
+# %%
+try:
+    from kvlab.fast import FastLlama
+except ModuleNotFoundError as error:
+    FastLlama = None
+    print(f"left out: {error}")
+if FastLlama is not None:
+    cpu = [kvlab.load(name, "cpu") for name in (MODEL, "primer-draft")]
+    fast, fast_draft = (FastLlama.from_model(model, "fp32", threads=1) for model in cpu)
+    for model in (fast, fast_draft):
+        generate.generate_cached(model, PROMPTS[0], 3, ignore_eos=True)  # compiles now, not under the clock
+    gains = compare(fast, {"compiled step, small model, K = 4": (fast_draft, fast_draft, 4)})
+
+# %% [markdown]
+# In our runs that was 0.55 to 0.75 times as fast as plain decoding: with *v* near 4, even an acceptance of 0.94 does not pay. Same models, same text, same acceptance: whether speculation pays is a question of costs.
+#
+# **When to switch it off.** On a server the answer changes with the load. Many requests in one batch share the reading of the weights, so a pass stops being memory-bound, and then *K* + 1 tokens cost *K* + 1 times as much. Here is the bound of notebook 02 for an 8B target and a 1B draft on an H100, 128 tokens of context.
+
+# %%
+batches = [2**power for power in range(11)]
+
+
+def bound(batch, acceptance, k=4):
+    """Speed-up by the formula, with the roofline's times of the three passes."""
+    target, check_pass = (arithmetic.pass_seconds("llama-3-8b", "h100", n, 128, batch) for n in (1, k + 1))
+    step = arithmetic.pass_seconds("llama-3.2-1b", "h100", 1, 128, batch)
+    return speculative.speedup(acceptance, k, step / target, check_pass / target)
+
+
+curves = {f"acceptance {a}": (batches, [bound(batch, a) for batch in batches]) for a in (0.8, 0.6)}
+for name, (_, gain) in curves.items():
+    first_loss = next((batch for batch, g in zip(batches, gain, strict=True) if g < 1), None)
+    print(f"{name}: {gain[0]:.2f} times as fast for one request; slower than plain from batch {first_loss} on")
+    assert gain[0] > 1.3 and gain[-1] < 1, "it pays for one request, and costs time in a large batch"
+plots.lines(
+    curves | {"plain decoding": (batches, [1.0] * len(batches))},
+    "requests in a batch",
+    "times as fast (bound)",
+    "K = 4, Llama-3 8B with a 1B draft on an H100",
+    logx=True,
+)
+
+# %% [markdown]
+# *The figure: the bound of the speed-up against the batch size, for acceptance 0.8 and 0.6. Both curves are level up to 64 requests, fall steeply behind, and end below the line of plain decoding.*
+
+# %%
+widgets.draft_length(acceptance=0.8, cost_ratio=0.1, extra=0.05, k=4)
+
+# %% [markdown]
+# *The figure: over the draft length K, the expected tokens rise and flatten, and the speed-up rises, has its best place and falls. "Extra token" is what each further token adds to the verifying pass: 0 when memory-bound, 1 when compute-bound.*
+#
+# **Does a high temperature spoil it?** The chance that a token stays is the sum of min(*p*, *q*) over the vocabulary: how far the two distributions overlap. Here it is over the temperature, for the positions of a story.
+
+# %%
+ids = torch.tensor(tokenizer.encode(next(corpus.documents(41)))[: 60 if FAST else 200])
+with torch.no_grad():
+    of_target, of_draft = exact(ids), exact_draft(ids)
+temperatures = (0.1, 0.3, 0.7, 1.0, 1.2, 1.5, 2.0, 4.0, 10.0, 100.0)
+overlap = []
+for temperature in temperatures:
+    rows = zip((of_target / temperature).softmax(-1), (of_draft / temperature).softmax(-1), strict=True)
+    overlap.append(float(np.mean([speculative.acceptance_rate(p, q) for p, q in rows])))
+    print(f"T = {temperature:>5}: {overlap[-1]:.3f}")
+assert overlap[-1] > 0.98, "two flat distributions are the same"
+plots.lines(
+    {"acceptance": (temperatures, overlap)}, "temperature", "mean acceptance", "Draft and target at one T", logx=True
+)
+
+# %% [markdown]
+# *The figure: mean acceptance over the temperature on a logarithmic axis. It rises to 0.94 at 1, falls to 0.74 at 4 and rises to 0.99 at 100.*
+#
+# There is no threshold at 1.2. It falls where the tails of two different models come into play, and rises again to 1, since at very high temperatures both are flat. Which of the two you meet depends on the pair.
+
+# %% [markdown]
 # ### Exercise: `expected_tokens`
 #
 # *10 minutes · difficulty 2 of 5 · 2 points*
@@ -198,8 +563,107 @@ with check.exercise("expected_tokens") as t:
     t.raises(ValueError, lambda: expected_tokens(-0.1, 3), "an acceptance below 0")
     t.raises(ValueError, lambda: expected_tokens(0.5, -1), "a draft of -1 tokens")
 
+# %%
+claims.show(card=18)
+
 # %% [markdown]
 # ## Card 19 · Quantization
+#
+# **Quantization** stores a weight as a small whole number, its **code**, and one **scale** for a whole row or **group** of weights: weight ≈ code × scale. With 8 bits the codes go from -127 to 127, with 4 bits from -7 to 7.
+# The scale is chosen so that the largest weight gets the largest code (*absmax*). The error of each weight is then at most half a scale.
+
+# %%
+quiz.predict(
+    "Llama-3 70B has 70.6 billion weights. A 4-bit code is half a byte. What does a 4-bit checkpoint weigh?",
+    options=["35 GB", "40 GB", "53 GB"],
+    answer="40 GB",
+    reveal="Each group of 128 weights also has a 16-bit scale and a 4-bit zero point, and the tables of token rows and of the output head mostly stay in 16 bits. The next cell adds it up and compares with real files.",
+)
+
+# %%
+print(f"{'':14}" + "".join(f"{name:>14}" for name in ("llama-3-8b", "llama-3-70b")) + "   (GB, all tensors)")
+for scheme in ("fp32", "bf16", "int8-ideal", "int8-rows", "int4-ideal", "awq-int4"):
+    sizes = [checkpoints.checkpoint_bytes(name, scheme) / 1e9 for name in ("llama-3-8b", "llama-3-70b")]
+    print(f"{scheme:14}" + "".join(f"{size:>14.2f}" for size in sizes))
+size = checkpoints.checkpoint_size("llama-3-70b", "awq-int4")
+print(f"\n70B in awq-int4: codes {size.codes / 1e9:.2f} GB, scales and zero points {size.scales / 1e9:.2f} GB,")
+print(f"tables and norms in 16 bits {size.wide / 1e9:.2f} GB; {size.bits_per_weight:.3f} bits for a quantised weight\n")
+for real in checkpoints.published_checkpoints():
+    computed = checkpoints.checkpoint_bytes(real.model, real.scheme)
+    print(f"{real.name}: {real.bytes / 1e9:.3f} GB in the files, {computed / 1e9:.3f} GB by the formula")
+    assert abs(computed - real.bytes) / real.bytes < 0.5 * 10 ** (1 - real.digits) or computed == real.bytes
+
+# %% [markdown]
+# The formula meets the byte count of the real 70B checkpoint exactly, and that of the 8B one to all digits given. (Sources: `data/checkpoints.json`.) The smaller the model, the more the tables count: 8B in "4 bits" is 5.7 GB, not 4.
+#
+# ### The error
+#
+# One large weight, an **outlier**, spoils the precision of all weights that share its scale. That is why small groups have scales of their own.
+
+# %%
+generator = torch.Generator().manual_seed(SEED)
+row = torch.randn(1, 128, generator=generator)
+row[0, 5] = 25.0
+others = [i for i in range(128) if i != 5]
+for bits in (8, 4):
+    for name, grouped in (("one scale", row), ("a scale for each 32", row.view(-1, 32))):
+        codes, scales = quantize.quantize_rows(grouped, bits)
+        back = torch.from_numpy(quantize.dequantize_rows(codes, scales)).view(1, 128)
+        error = (back - row)[0, others].square().mean().sqrt() / row[0, others].square().mean().sqrt()
+        print(f"{bits} bits, {name:20} error of the other 127 weights: {float(error):7.2%}")
+        assert bool(((back - row).abs() <= torch.from_numpy(scales).max() / 2 + 1e-6).all()), "at most half a scale"
+
+matrix = live.model.layers[0].mlp.gate_proj.weight.detach().cpu()
+n_rows, n_columns = matrix.shape
+for bits, group in ((8, None), (4, None), (4, 16)):
+    found = widgets.bit_errors(matrix, bits, group)
+    codes, scales = quantize.quantize_rows(matrix.reshape(-1, group or n_columns), bits)
+    held = quantize.pack_int4(codes.reshape(-1)).nbytes if bits == 4 else codes.nbytes
+    print(
+        f"a real matrix of {n_rows} x {n_columns}, {bits} bits, {found['group']} to a scale: error {found['error']:.2%}, "
+        f"{found['nbytes']:,} bytes by the formula, {held + scales.nbytes:,} held"
+    )
+    assert held + scales.nbytes == found["nbytes"] == quantize.quantized_bytes(n_rows, n_columns, bits, group)
+
+# %% [markdown]
+# What does that do to the model? Every matrix of its blocks is rounded, and the loss on unseen stories is measured.
+
+# %%
+story = torch.tensor(kv_rounding.story_ids(live, 200 if FAST else 600))
+
+
+@torch.no_grad()
+def loss_in(bits, group=None):
+    """Loss in nats per token with all matrices of the blocks rounded; bits None = as they are."""
+    model = kvlab.load(MODEL, "cpu")
+    for block in model.model.layers:
+        for part in block.modules():
+            if bits is not None and isinstance(part, torch.nn.Linear):
+                shape = part.weight.shape
+                codes = quantize.quantize_rows(part.weight.reshape(-1, group or shape[1]), bits)
+                part.weight.copy_(torch.from_numpy(quantize.dequantize_rows(*codes)).view(shape))
+    return float(torch.nn.functional.cross_entropy(model(story)[:-1], story[1:]))
+
+
+before = loss_in(None)
+losses = {}
+print(f"unrounded: {before:.4f} nats per token on {len(story)} tokens")
+for bits, group in ((8, None), (4, None), (4, 16), (3, 16), (2, 16)):
+    losses[bits, group] = loss_in(bits, group)
+    name = "a scale for each row" if group is None else f"a scale for each {group}"
+    print(f"{bits} bits, {name:20} {losses[bits, group]:.4f}, a rise of {losses[bits, group] - before:+.4f}")
+assert abs(losses[8, None] - before) < 0.01, "8 bits: next to nothing"
+assert losses[2, 16] - before > 10 * abs(losses[4, 16] - before), "2 bits: the model is broken"
+assert losses[4, 16] < losses[4, None], "small groups help"
+
+# %% [markdown]
+# This is plain rounding. Methods for 4 bits and below (GPTQ, arXiv 2210.17323; AWQ, arXiv 2306.00978) look at data while they round, and lose less. What a large model loses has to be measured on it; the primer says nothing about 70B.
+
+# %%
+widgets.bits(matrix, bits=4, groups=tuple(g for g in (16, 32, 80) if n_columns % g == 0))
+
+# %% [markdown]
+# *The figure: the error of the matrix against the bits, on a logarithmic axis: about half as large with each further bit. A mark shows the chosen number of bits.*
 
 # %% [markdown]
 # ### Exercise: `quantize_rows`
@@ -319,6 +783,11 @@ with check.exercise("quantize_rows") as t:
     )
 
 # %% [markdown]
+# ### Two codes in a byte
+#
+# No processor has a 4-bit number in memory, so two codes share a byte. A program that wants to use them must take them apart again, for every weight, in every step.
+
+# %% [markdown]
 # ### Exercise: `pack_int4`
 #
 # *20 minutes · difficulty 3 of 5 · 2 points*
@@ -402,7 +871,234 @@ with check.exercise("pack_int4") as t:
     t.raises(ValueError, lambda: unpack_int4(uint8s(33), -1), "a negative number of codes")
 
 # %% [markdown]
+# ### Are fewer bits faster?
+#
+# A decode step waits for the weights, so half the bytes could take half the time. But only if a **kernel** (the inner loop that does the work) reads the codes as they are. Without one, a program first makes floats again, and that costs more than it saves.
+
+# %%
+quiz.predict(
+    "A matrix in 8 bits is turned back into floats each time, then multiplied. Compared with keeping the floats, that is",
+    options=["faster", "slower"],
+    answer="slower",
+    reveal="It reads a quarter of the bytes, then writes all the floats and reads them again. The memory is saved, the time is not. So ask which kernel runs before you expect a gain.",
+)
+
+# %%
+wide = torch.randn(2048, 2048, generator=generator)
+vector = torch.randn(2048, generator=generator)
+codes, scales = (torch.from_numpy(part) for part in quantize.quantize_rows(wide, 8))
+clock = profiling.interleave(
+    {
+        "float32, torch's kernel": lambda: wide @ vector,
+        "int8 made floats again, then torch": lambda: (codes.float() * scales[:, None]) @ vector,
+    },
+    repeats=15,
+)
+for name, timing in clock.items():
+    print(f"{name:36} {1000 * timing.median:.2f} ms ({1000 * timing.best:.2f} to {1000 * timing.worst:.2f})")
+gap = (codes.float() * scales[:, None]) @ vector - wide @ vector
+assert float(gap.norm() / (wide @ vector).norm()) < 0.02
+
+if FastLlama is None:
+    print("\nkvlab.fast is not there (it needs numba), so no kernel that reads codes runs here")
+else:
+    print(f"\n{'format':8}{'kernel: kvlab.fast, by numba, reads':36}{'weights (MB)':>13}{'ms per token':>14}{'loss':>9}")
+    kernels = {"fp32": "float32", "int8": "int8 codes, a scale per row", "int4": "int4 codes, a scale per group"}
+    packed_sizes = []
+    for form, kernel in kernels.items():
+        model = FastLlama.from_model(kvlab.load(MODEL, "cpu"), form, threads=1)
+        generate.generate_cached(model, PROMPTS[0], 3, ignore_eos=True)
+        timing = profiling.measure(pushing(model, 1), repeats=30, warmup=3)
+        with torch.no_grad():
+            loss = float(torch.nn.functional.cross_entropy(model(story)[:-1].float(), story[1:]))
+        packed_sizes.append(model.nbytes)
+        print(
+            f"{form:8}{kernel:36}{model.nbytes / 1e6:>13.2f}"
+            f"{1000 * timing.median:>14.3f}{loss:>9.3f}"
+        )
+    assert packed_sizes == sorted(packed_sizes, reverse=True)
+
+# %% [markdown]
+# The primer's weights fit into the processor's cache, so they are not what its steps wait for, and fewer bits gain it little. For models that stream from memory, `docs/fast.md` has the measured table. Bits save memory for certain, and time only where memory is what you wait for and a kernel reads the codes.
+#
+# ### The cache in few bits
+#
+# K and V can be rounded too. V gets a scale per token. For K there are two ways: a scale for each token's row of a head (**per token**), or for each **channel**, one of the *d* places in that row, over a group of neighbouring tokens (**per channel**). KIVI (arXiv 2402.02750) found per channel much better.
+
+# %%
+study = kv_rounding.study(kvlab.load(MODEL, "cpu"), kv_rounding.story_ids(live, 256 if FAST else 1024), MODEL)
+recorded = kv_rounding.recorded()
+other = recorded["studies"]["smollm2"]
+
+
+def report(name, found):
+    print(f"{name}, {found.n_tokens} tokens, loss {found.loss:.3f}; a scale for {found.group} numbers in both ways")
+    print(f"    {'':20}{'error of K':>12}{'divergence (nats)':>19}{'rise of the loss':>18}{'same best token':>17}")
+    for row in found.rows:
+        kind = f"{row.bits} bits, K per {row.keys}"
+        print(f"    {kind:20}{row.key_error:>12.2%}{row.kl:>19.5f}{row.loss_rise:>+18.4f}{row.same_best:>17.1%}")
+    print(f"    largest channel of K over the median one: {np.median(found.spread):.1f} (median over the heads)\n")
+
+
+report(f"{MODEL}, measured now", study)
+report(f"smollm2 (135 million weights), RECORDED {recorded['read']} with torch {recorded['torch']}", other)
+assert all(found.row(4, kind).kl > 20 * found.row(8, kind).kl for found in (study, other) for kind in ("token", "channel"))
+assert other.row(4, "token").kl > 3 * other.row(4, "channel").kl, "SmolLM2: per channel is much better"
+if MODEL == "primer":
+    assert 0.5 < study.row(4, "token").kl / study.row(4, "channel").kl < 2, "the primer: no great difference"
+    assert np.median(other.spread) > 3 * np.median(study.spread)
+
+# %% [markdown]
+# The two models disagree, and the last line of each table says why. In SmolLM2 a few channels of K are many times larger than the others, for all tokens. Per token, such a channel sets the scale of every row, and the other channels get few codes. Per channel it has a scale of its own. The primer's channels are nearly equal, so it can't show the effect.
+# A result on a small model can be right and still not carry over.
+#
+# (SmolLM2's figures were recorded. `kvlab models add smollm2` brings the model; `kv_rounding.study(kvlab.load("smollm2"), ids)` measures it.)
+#
+# Does the error grow along a text? The divergence in each eighth of the same story, and what the cache weighs:
+
+# %%
+cpu_model = kvlab.load(MODEL, "cpu")
+ids = torch.tensor(kv_rounding.story_ids(cpu_model, 256 if FAST else 1024))
+places = len(ids) // 8
+with torch.no_grad():
+    sure = cpu_model(ids).double().log_softmax(-1)
+print(f"{'':9}{'bytes held':>12}   divergence (nats) in each {places} tokens")
+drift = {}
+for bits in (8, 4):
+    held = QuantisedCache(cpu_model.config, bits, "channel", 32, len(ids))
+    with torch.no_grad():
+        rounded = cpu_model(ids, held).double().log_softmax(-1)
+    drift[bits] = (sure.exp() * (sure - rounded)).sum(-1).view(8, -1).mean(1).tolist()
+    formula = arithmetic.quantised_kv_bytes(cpu_model.config, len(ids), 1, bits, "channel", 32, 4)
+    assert held.nbytes == formula, "what is held is what the formula says"
+    print(f"{bits} bits   {held.nbytes:>12,}   " + " ".join(f"{value:.5f}" for value in drift[bits]))
+print(f"float32  {arithmetic.kv_bytes(cpu_model.config, len(ids), 1, 4):>12,}
+")
+assert all(few > many for few, many in zip(drift[4], drift[8], strict=True)), "4 bits: larger everywhere"
+for bits in (8, 4):
+    plain_size = arithmetic.kv_bytes("llama-3-70b", 8192)
+    less = plain_size / arithmetic.quantised_kv_bytes("llama-3-70b", 8192, 1, bits, "token")
+    print(f"Llama-3 70B, 8,192 tokens: {bits} bits with scales are {less:.2f} times smaller than 16 bits")
+    assert less < 16 / bits
+
+# %% [markdown]
+# With 1,024 tokens of the primer the later parts diverge more than the early ones, unevenly: some places hang on one key far back, others do not. At 8 bits all of it is too small to matter here.
+
+# %%
+claims.show(card=19)
+
+# %% [markdown]
 # ## Card 20 · Tiled attention
+#
+# Plain attention makes a **score matrix** of *n* × *n* numbers for each head, then a second one after softmax. **Tiled attention** (FlashAttention, Dao et al., 2022, arXiv 2205.14135) never makes them. It takes a block of queries and lets one **tile** of scores after the other go by.
+#
+# But softmax divides by the sum over the *whole* row, and it needs the row's largest score so that exp does not overflow. Both can be kept up to date (**online softmax**, Milakov and Gimelshein, 2018, arXiv 1805.02867): keep the largest score so far, *m*, the sum of exp(score - *m*), and the same sum weighted with the values. When a larger score comes, multiply both sums by exp(old *m* - new *m*).
+
+# %%
+quiz.predict(
+    "8,192 positions, 16-bit numbers: how large is the score matrix of ONE head?",
+    options=["134 MB", "512 MB", "4.3 GB"],
+    answer=lambda: f"{arithmetic.format_bytes(8192**2 * 2).split(' ')[0].split('.')[0]} MB",
+    reveal="8,192 x 8,192 x 2 bytes. 512 MB would be four heads of it. All 32 heads of a layer come to 4.3 GB.",
+)
+
+# %%
+scores, values = torch.tensor([0.5, 2.0, 1.0, 4.0, 3.0, 4.5]), torch.arange(6.0)
+m, total, mixed = -math.inf, 0.0, 0.0
+print("tile of scores      largest m   old sums times   sum of exp   sum with values")
+for tile in range(0, 6, 2):
+    part = scores[tile : tile + 2]
+    higher = max(m, float(part.max()))
+    shrink = math.exp(m - higher)
+    weights = (part - higher).exp()
+    total = total * shrink + float(weights.sum())
+    mixed = mixed * shrink + float(weights @ values[tile : tile + 2])
+    m = higher
+    print(f"{part.tolist()!s:20}{m:>9.1f}{shrink:>17.4f}{total:>13.4f}{mixed:>18.4f}")
+print(f"\nat the end {mixed / total:.6f}; softmax over all six at once {float(scores.softmax(0) @ values):.6f}")
+assert abs(mixed / total - float(scores.softmax(0) @ values)) < 1e-6
+
+# %% [markdown]
+# Now the count. `largest_intermediate` watches every operation of torch and notes the largest tensor that any of them makes. Inputs are of order one, in float32; one head of width 64.
+
+# %%
+block, width = 256, 64
+sdpa = torch.nn.functional.scaled_dot_product_attention
+print(f"{'n':>6}{'plain':>22}{'tiles of 256':>22}{'one fused operation':>22}{'difference':>12}")
+lengths, plain_sizes, tiled_sizes = (512, 1024, 2048, 4096, 8192), [], []
+for n in lengths:
+    q, k, v = torch.randn(3, 1, n, width, generator=generator)
+    tiled = largest_intermediate(online_softmax_attention, q, k, v, block)
+    fused = largest_intermediate(sdpa, q[None], k[None], v[None], is_causal=True)
+    gap = float((tiled.result - fused.result[0]).abs().max())
+    if n <= 2048:
+        plain_made = largest_intermediate(causal_attention, q, k, v)
+        plain_sizes.append(plain_made.nbytes)
+        assert plain_made.nbytes == 4 * n * n
+        assert float((plain_made.result - tiled.result).abs().max()) < 1e-5
+        shown = f"{plain_made.nbytes / 1e6:.2f} MB"
+    else:
+        plain_sizes.append(4 * n * n)
+        shown = f"({4 * n * n / 1e6:.2f} MB)"
+    tiled_sizes.append(tiled.nbytes)
+    print(f"{n:>6}{shown:>22}{tiled.nbytes / 1e6:>19.2f} MB{fused.nbytes / 1e6:>19.2f} MB{gap:>12.1e}")
+    assert gap < 1e-5, "the same result, up to rounding"
+    assert tiled.elements <= max(block**2, n * width), "a tile or the result, nothing larger"
+print("in parentheses: computed, not made")
+plots.lines(
+    {
+        "plain: n x n scores": (lengths, [size / 1e6 for size in plain_sizes]),
+        "tiles of 256": (lengths, [size / 1e6 for size in tiled_sizes]),
+    },
+    "positions n",
+    "largest tensor (MB)",
+    "One head, float32",
+    logx=True,
+    logy=True,
+)
+
+# %% [markdown]
+# *The figure: the largest tensor over the number of positions, both axes logarithmic. The plain line rises four times with each doubling, the tiled one is level while a tile is the largest tensor, then doubles with n: that is the result itself.*
+#
+# Three things to take with you.
+#
+# - **The result is exact, and not identical.** The sums run in another order, so the last digits differ: see the last column. It is no approximation.
+# - **Memory is linear in n, work is not.** Every score is still computed, n² / 2 of them. It is faster on a GPU because scores stay in the small fast memory of the chip and never travel.
+# - torch's fused operation shows its result only: what happens inside one compiled operation is not seen from outside, which is the point of fusing it.
+
+# %%
+widgets.tiles(n=8192, block=64, d=64)
+
+# %% [markdown]
+# *The figure: the largest tensor over the number of positions for all scores and for the chosen tile, with a mark at the chosen n. Small tiles do not help further once the result is the largest tensor.*
+#
+# ### Break it
+#
+# The most common mistake is to forget the multiplication of the old sums.
+
+# %%
+quiz.predict(
+    "The old sums are not scaled down when a larger score comes. What comes out?",
+    options=["numbers far outside those of V", "weighted means of V with wrong weights", "an error"],
+    answer="weighted means of V with wrong weights",
+    reveal="Both sums are wrong in the same way, so their quotient is still a weighted mean of the values: every number looks reasonable. Keys of early tiles get too much weight.",
+)
+
+# %%
+q, k, v = torch.randn(3, 1, 300, 16, generator=generator)
+right = online_softmax_attention(q, k, v, 32)
+with faults.plant("running_max_not_rescaled"):
+    wrong_result = online_softmax_attention(q, k, v, 32)
+    one_tile = online_softmax_attention(q, k, v, 512)
+print(f"largest difference with tiles of 32: {float((wrong_result - right).abs().max()):.3f}")
+print(f"largest difference with one tile: {float((one_tile - right).abs().max()):.1e}")
+assert float((wrong_result - right).abs().max()) > 0.05, "tiles of 32: a test with several tiles notices"
+assert float((one_tile - right).abs().max()) < 1e-5, "one tile: nothing to scale, so a test with one tile does not"
+assert bool((wrong_result.amax((1, 2)) <= v.amax((1, 2))).all()), "still within the range of the values"
+try:
+    online_softmax_attention(q, k, v, 32, key_mask=torch.zeros(300, dtype=torch.bool))
+except ValueError as error:
+    print(f"\na query that may see no key at all: {error}")
 
 # %% [markdown]
 # ### Exercise: `online_softmax_attention`
@@ -574,3 +1270,77 @@ with check.exercise("online_softmax_attention") as t:
     t.raises(ValueError, lambda: online_softmax_attention(q, k, v, -2), "a negative block_size")
     t.raises(ValueError, lambda: online_softmax_attention(q, k[:, :7], v[:, :7], 4), "8 queries, 7 keys")
     t.raises(ValueError, lambda: online_softmax_attention(q, k, v[:, :7], 4), "8 keys, 7 values")
+
+# %%
+claims.show(card=20)
+
+# %% [markdown] manual="which_optimization" points=3
+# ### In your own words
+#
+# **Question.** A team serves a chat model of 8B in 16 bits on one GPU: at night one user at a time, at noon 300 at once. Three proposals: (a) speculative decoding with K = 8, always on, since "accepted tokens are free"; (b) 4-bit weights, since "the model then takes 4 GB and is four times as fast"; (c) no tiled attention, since "it is an approximation".
+# Say of each what is right, what is wrong, and what you would measure or count before deciding. Three to six sentences.
+#
+# ### BEGIN SOLUTION
+# (a) At night it can pay: the step is memory-bound, and the text follows the same distribution. At noon the batch is compute-bound, a pass over 9 tokens costs up to 9 times as much, so it is switched off or K made small; measure the acceptance, the cost of a draft step and of the verifying pass, and compare with the break-even (1 point).
+# (b) A real 4-bit checkpoint of 8B is about 5.7 GB, with scales and with tables in 16 bits; it is faster only if a kernel reads the codes and the step is memory-bound, which it is not at noon; measure the quality on own data and the time per token, and ask which kernel runs (1 point).
+# (c) Tiled attention is exact up to the rounding of another order of sums; compare with plain attention, and count the largest tensor: linear instead of quadratic in the length (1 point).
+# ### END SOLUTION
+
+# %% [markdown]
+# ## Check what you know
+#
+# Five questions, ungraded. A wrong option explains itself.
+
+# %%
+quiz.show("06_optimizations")
+
+# %%
+glossary.show(
+    [
+        "speculative decoding",
+        "draft model",
+        "target",
+        "round",
+        "acceptance",
+        "bonus token",
+        "lossless",
+        "early exit",
+        "speed-up",
+        "memory-bound",
+        "compute-bound",
+        "chi-square",
+        "quantization",
+        "code",
+        "scale",
+        "group",
+        "outlier",
+        "kernel",
+        "channel",
+        "score matrix",
+        "tiled attention",
+        "tile",
+        "online softmax",
+    ]
+)
+
+# %% [markdown]
+# ## Recap
+#
+# - One pass of the target over K draft tokens gives K + 1 distributions, and a round gives 1 to K + 1 tokens.
+# - Kept tokens, corrected ones and the bonus token together follow the target exactly. Temperature 0 tests too little; counts at temperature 1 find every wrong rule.
+# - It pays when expected tokens exceed K c + v. Measure all three. A faster target, a slow draft or a large batch turn a gain into a loss.
+# - 4 bits are 4.16 with their scales, and the tables stay wide: 39.8 GB for 70B. Fewer bits save memory for certain, time only with a kernel that reads them.
+# - K per channel beats K per token where a few channels are large. Whether they are is a property of the model: measure it.
+# - Tiled attention keeps a maximum and two sums. It is exact up to rounding; memory is linear, work stays quadratic.
+#
+# **Where this lives in a real engine** (transformers 5.24.0, read on 30 November 2026)
+#
+# | part | where |
+# |---|---|
+# | the rule | `generation/utils.py`: `_speculative_sampling`, called by `_assisted_decoding` |
+# | drafts: a model, prompt look-up, early exit | `generation/candidate_generator.py`: `AssistedCandidateGenerator`, `PromptLookupCandidateGenerator`, `EarlyExitCandidateGenerator` |
+# | a rounded cache | `cache_utils.py`: `QuantizedCache`, `QuantizedLayer` |
+# | low-bit weights | `quantizers/`: `AwqQuantizer` in `quantizer_awq.py`, and others |
+# | fused attention | `integrations/sdpa_attention.py`: `sdpa_attention_forward` |
+#
+# **Next:** notebook 07 turns from generating text to finding it: token rows, hidden states and text embeddings.

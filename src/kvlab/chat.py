@@ -1,6 +1,6 @@
 """What stands beside a tokenizer in `tokenizer_config.json`: its begin and end tokens, and how a chat becomes a text."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,14 @@ class TextSettings:
         content = read_json(path, dict, "restore it from where it came from")
         template = content.get("chat_template")
         if isinstance(template, list):  # several, by name
-            named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+            named = {entry.get("name"): entry.get("template") for entry in template if _is_named(entry)}
             template = named.get("default")
         newer = tokenizer.with_name("chat_template.jinja")
         if newer.exists():
-            template = newer.read_text("utf-8")
+            try:
+                template = newer.read_text("utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise ValueError(f"{newer} cannot be read: restore it from where it came from") from error
         adds = content.get("add_bos_token")
         return cls(
             _name(content.get("bos_token")),
@@ -61,7 +64,9 @@ def render(settings: TextSettings | None, messages: Sequence[Message], add_gener
 
     if settings is None or settings.chat_template is None:
         raise ValueError("this model has no chat template: it continues texts, so give it the text itself")
-    if isinstance(messages, str | Mapping) or not messages or not all(map(_is_message, messages)):
+    if isinstance(messages, Iterable) and not isinstance(messages, str | Mapping):
+        messages = list(messages)  # a generator could be read only once
+    if not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
         raise ValueError(
             f'messages must be a list such as [{{"role": "user", "content": "Hello"}}], got {messages!r:.80}'
         )
@@ -80,6 +85,12 @@ def render(settings: TextSettings | None, messages: Sequence[Message], add_gener
         )
     except TemplateError as error:
         raise ValueError(f"the model's chat template refuses these messages: {error}") from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, RecursionError) as error:  # its own mistakes
+        raise ValueError(f"the model's chat template fails: {type(error).__name__}: {error!s:.100}") from error
+
+
+def _is_named(entry: Any) -> bool:
+    return isinstance(entry, dict) and isinstance(entry.get("name"), str)
 
 
 def _is_message(message: Any) -> bool:

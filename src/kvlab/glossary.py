@@ -8,6 +8,8 @@ from kvlab.jsonfile import read_json
 from kvlab.paths import data_dir
 from kvlab.show import Table
 
+UNITS = tuple(f"{number:02}" for number in range(1, 9))
+
 
 def terms() -> list[str]:
     """All terms, in alphabetical order, upper and lower case alike."""
@@ -25,12 +27,27 @@ def show(words: Iterable[str] | None = None) -> Table:
     return Table("Glossary", ("term", "in plain words"), tuple((term, explain(term)) for term in chosen), width=76)
 
 
+def vocabulary() -> Table:
+    """The terms whose entry names a unit, each with the notebook in which it is at work."""
+    rows = tuple((e["term"], e["text"], e["unit"]) for e in _file() if "unit" in e)
+    return Table("Vocabulary", ("term", "in plain words", "notebook"), rows, folded=True, width=76)
+
+
 def validate(entries: Iterable[Mapping[str, Any]]) -> None:
-    """Raises ValueError when an entry has other fields than `term` and `text`, an empty one, or a term twice."""
+    """Raises ValueError when an entry has other fields than `term`, `text` and perhaps `unit`, or a term twice.
+
+    An empty text is refused too, and a unit that is not "01" to "08".
+    """
     seen: set[str] = set()
     for number, entry in enumerate(entries, start=1):
-        if set(entry) != {"term", "text"}:
-            raise ValueError(f"glossary entry {number} must have exactly 'term' and 'text', got {sorted(entry)}")
+        if set(entry) - {"unit"} != {"term", "text"}:
+            raise ValueError(
+                f"glossary entry {number} must have exactly 'term', 'text' and perhaps 'unit', got {sorted(entry)}"
+            )
+        if entry.get("unit", "01") not in UNITS:
+            raise ValueError(
+                f"glossary entry {number}: 'unit' must be one of {', '.join(UNITS)}, got {entry['unit']!r}"
+            )
         if not entry["term"].strip() or not entry["text"].strip():
             raise ValueError(f"glossary entry {number} has an empty term or text")
         if entry["term"].lower() in seen:
@@ -50,10 +67,14 @@ def _find(word: str) -> str:
 
 
 @cache
-def _entries() -> dict[str, str]:
+def _file() -> tuple[Mapping[str, str], ...]:
     path = data_dir() / "glossary.json"
     entries = read_json(path, dict).get("terms")
     if not isinstance(entries, list):
         raise ValueError(f"{path} is damaged (it has no list of terms): restore it from the repository")
     validate(entries)
-    return {entry["term"]: entry["text"] for entry in entries}
+    return tuple(entries)
+
+
+def _entries() -> dict[str, str]:
+    return {entry["term"]: entry["text"] for entry in _file()}

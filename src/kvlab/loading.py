@@ -112,6 +112,10 @@ def check_memory(config: ModelConfig, device: torch.device, dtype: torch.dtype) 
 def _find(name: str | Path) -> Path:
     if isinstance(name, str) and name in PRIMER:
         return data_dir() / "primer" / PRIMER[name]
+    if name == "minilm":
+        raise ValueError(
+            "minilm turns sentences into vectors and generates no text: use kvlab.embeddings.MiniLM.load()"
+        )
     if isinstance(name, str) and name in models.ADDABLE:
         return models.path(name)
     if isinstance(name, str | Path) and os.path.isdir(name):  # Path.is_dir raises for a name that is too long
@@ -119,7 +123,7 @@ def _find(name: str | Path) -> Path:
     if is_hub_name(name):
         return download(str(name))
     raise ValueError(
-        f"there is no model '{name}': use one of {', '.join((*PRIMER, *models.ADDABLE))}, "
+        f"there is no model '{name}': use one of {', '.join((*PRIMER, 'smollm2'))}, "
         f"or the path of a folder that holds config.json and model.safetensors"
     )
 

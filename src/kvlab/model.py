@@ -185,6 +185,7 @@ class Llama(nn.Module):
     def _check(self, ids: torch.Tensor, cache: KVCache | None) -> None:
         if ids.dim() != 2 or ids.shape[1] == 0:
             raise ValueError(f"ids must be (n,) or (batch, n) with at least one token, got shape {tuple(ids.shape)}")
+        check_id_type(ids)
         limit, held = self.config.max_len, 0
         if cache is not None:
             check_fits(cache, self.layout(ids.shape[0]))
@@ -210,6 +211,12 @@ class Llama(nn.Module):
         low, high = (int(i) for i in ids.aminmax())
         check_id(low, self.config.vocab_size)
         check_id(high, self.config.vocab_size)
+
+
+def check_id_type(ids: torch.Tensor) -> None:
+    """ValueError unless ids are whole numbers: a truth value or 1.7 would be taken for a token."""
+    if ids.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"ids must be whole numbers (torch.long), got {ids.dtype}")
 
 
 def check_id(token: int, vocab_size: int) -> None:

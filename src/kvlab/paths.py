@@ -65,7 +65,10 @@ def cache_dir() -> Path:
     """The user's cache folder for this course, created if missing; `KVLAB_CACHE` names another one."""
     override = os.environ.get("KVLAB_CACHE")
     if override:
-        path = Path(override).expanduser()
+        try:
+            path = Path(override).expanduser()
+        except RuntimeError as error:  # ~name of nobody
+            raise FileNotFoundError(f"KVLAB_CACHE names {override!r:.80}, whose user is not known here.") from error
     elif sys.platform == "win32":
         path = Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "kvlab"
     elif sys.platform == "darwin":

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvlab.machine import available_memory, cpu_cache_bytes, cpu_name, peak_process_memory, total_memory
+from kvlab.validate import amount, whole
 
 if TYPE_CHECKING:
     import torch
@@ -110,7 +111,8 @@ def seconds_of(fn: Callable[[], Any], device: str | torch.device = "cpu") -> flo
     On "cuda" two events on the current stream give the GPU's own time; elsewhere the clock is perf_counter, after
     waiting for an Apple GPU where that is the device. `device` is where `fn` computes.
     """
-    if str(device).startswith("cuda"):
+    device = _known(device)
+    if device.startswith("cuda"):
         import torch
 
         start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
@@ -128,9 +130,14 @@ def seconds_of(fn: Callable[[], Any], device: str | torch.device = "cpu") -> flo
     return time.perf_counter() - started
 
 
+def _known(device: str | torch.device) -> str:
+    """The device as text. ValueError for one that this machine lacks; the CPU, timed most, is not looked up."""
+    return "cpu" if str(device) == "cpu" else str(pick_device(device))
+
+
 def synchronize(device: str | torch.device) -> None:
     """Wait until the work queued on a GPU is done; on a CPU there is nothing to wait for."""
-    kind = str(device).partition(":")[0]
+    kind = _known(device).partition(":")[0]
     if kind in ("cuda", "mps"):
         import torch
 
@@ -150,8 +157,7 @@ def interleave(
     When the machine slows down for a while, all of them meet it, so their ratio stays fair. Each round starts with
     another function, so that none always runs right after the same one. repeats < 1 or warmup < 0 raises ValueError.
     """
-    if repeats < 1 or warmup < 0:
-        raise ValueError(f"repeats must be at least 1 and warmup at least 0, got repeats={repeats}, warmup={warmup}")
+    repeats, warmup = whole("repeats", repeats, least=1), whole("warmup", warmup)
     for fn in functions.values():
         for _ in range(warmup):
             fn()
@@ -172,7 +178,7 @@ def peak_memory(device: str | torch.device = "cpu") -> int:
 
     The GPU's mark can be set back with torch.cuda.reset_peak_memory_stats(); the process's cannot.
     """
-    if str(device).startswith("cuda"):
+    if _known(device).startswith("cuda"):
         import torch
 
         return torch.cuda.max_memory_allocated(device)
@@ -209,7 +215,7 @@ def read_bandwidth(device: str | torch.device = "cpu", seconds: float = 0.3) -> 
     """
     import torch
 
-    device = pick_device(device)
+    device, seconds = pick_device(device), amount("seconds", seconds)
     n_bytes = streaming_bytes(device)
     width = 4096  # floats in a row of the matrix
     rows = max(n_bytes // 4 // width, 1)

@@ -83,7 +83,7 @@ def quantize_groups(w: Any, group: int = 64) -> Groups:
     With a scale of their own, a few large weights spoil the precision of their neighbours only, not of the whole row.
     """
     weights = _matrix(w)
-    if group not in GROUPS:
+    if group not in GROUPS or not isinstance(group, int):
         raise ValueError(f"group must be one of {', '.join(map(str, GROUPS))}, got {group!r:.60}")
     rows, columns = weights.shape
     if columns % group:
@@ -132,6 +132,8 @@ def _matrix(w: Any) -> np.ndarray:
         raise ValueError(f"weights must be numbers of shape (rows, columns), got {weights.shape} of {weights.dtype}")
     if not np.isfinite(weights).all():
         raise ValueError("the weights hold NaN or inf, which no code stands for")
+    if np.abs(weights).max() > np.finfo(np.float32).max:
+        raise ValueError("the weights hold numbers that float32, the type of the scales, cannot hold")
     return weights
 
 

@@ -7,10 +7,13 @@ true position wherever it lies.
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from kvlab.cache import Layout, check_layer, check_room, check_update
 from kvlab.config import ModelConfig
+from kvlab.room import check_room_for
 from kvlab.validate import whole
 
 
@@ -19,6 +22,7 @@ class RingCache:
 
     A query of a chunk sees its own window, so `update` returns the keys that any query of the chunk may see, oldest
     first. Only the last update can be taken back: what the ring has overwritten before is gone.
+    Sizes below 1, and a ring that is larger than the free memory, raise ValueError.
     """
 
     def __init__(
@@ -33,6 +37,9 @@ class RingCache:
         self.max_len = config.max_len
         batch = whole("batch", batch, least=1)
         shape = (config.n_layers, batch, config.n_kv_heads, self.window, config.d_head)
+        n_bytes = 2 * math.prod(shape) * dtype.itemsize
+        advice = "choose a smaller window or batch"
+        check_room_for(f"a ring of {self.window} slots", n_bytes, advice, torch.device(device))
         self._k = torch.zeros(shape, dtype=dtype, device=device)
         self._v = torch.zeros_like(self._k)
         self._lengths = [0] * config.n_layers

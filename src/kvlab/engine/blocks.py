@@ -17,7 +17,10 @@ from collections import OrderedDict, deque
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
+from kvlab.room import check_room_for
 from kvlab.validate import whole
+
+BYTES_PER_BLOCK = 48  # of the lists below: two references and an integer
 
 
 class OutOfBlocks(MemoryError):
@@ -35,13 +38,15 @@ class _Sequence:
 class BlockManager:
     """Hands out the blocks of a pool. It knows no tensors: the copies it asks for are made by the caller.
 
-    prefix_caching=False forgets the content of a block as soon as nobody uses it.
+    prefix_caching=False forgets the content of a block as soon as nobody uses it. Sizes below 1, and more blocks than
+    fit the memory, raise ValueError.
     """
 
     def __init__(self, n_blocks: int, block_size: int, prefix_caching: bool = True) -> None:
         self.n_blocks = whole("n_blocks", n_blocks, least=1)
         self.block_size = whole("block_size", block_size, least=1)
         self.prefix_caching = prefix_caching
+        check_room_for(f"the lists of {self.n_blocks} blocks", self.n_blocks * BYTES_PER_BLOCK, "choose fewer blocks")
         self._references = [0] * self.n_blocks
         self._empty: deque[int] = deque(range(self.n_blocks))
         self._unused: OrderedDict[int, bytes] = OrderedDict()  # block -> digest; least recently used first

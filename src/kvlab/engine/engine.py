@@ -4,13 +4,16 @@
     engine.run([Request("a", ids, max_new=20), Request("b", other, arrival=0.5)])
 
 A step plans (`scheduler`), copies shared blocks that are about to be written, runs the model once (`runner`), and
-chooses a token for every request whose last position was among the work.
+chooses a token for every request whose last position was among the work. Until all tokens are chosen, a step changes
+nothing that it cannot take back. A request whose token cannot be chosen ends alone: its state is FAILED, and its
+`error` says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -19,7 +22,7 @@ from kvlab.engine.clock import Clock, RealClock
 from kvlab.engine.pool import PagedPool
 from kvlab.engine.request import Request, State
 from kvlab.engine.runner import Row, run
-from kvlab.engine.scheduler import Plan, Scheduler, Work
+from kvlab.engine.scheduler import Plan, Scheduler, Work, in_flight
 from kvlab.generate import Generation, check_settings, choose, prompt_ids
 from kvlab.model import Llama
 from kvlab.validate import amount, whole
@@ -36,7 +39,10 @@ class Token:
 
 @dataclass(frozen=True)
 class StepLog:
-    """What one step did. `work`: (request id, first position, tokens, padding). Blocks are counted after the step."""
+    """What one step did. `work`: (request id, first position, tokens, padding). Blocks are counted after the step.
+
+    failed: ids of the requests that ended in this step because no token could be chosen for them.
+    """
 
     start: float
     end: float
@@ -46,6 +52,7 @@ class StepLog:
     blocks_shared: int
     positions_held: int
     positions_reserved: int
+    failed: tuple[str, ...] = ()
 
     @property
     def n_tokens(self) -> int:
@@ -56,8 +63,18 @@ class StepLog:
         return sum(n for _, _, n, padding in self.work if padding)
 
 
+class _Chosen(NamedTuple):
+    """A token, and the request's generator after the draw."""
+
+    token: int
+    generator: torch.Generator
+
+
 class Engine:
-    """Serves one model. Sizes below 1, and an unknown policy, raise ValueError."""
+    """Serves one model, the readable one: it reads the layers and keeps K and V itself.
+
+    Another kind of model, sizes below 1 or larger than the memory, and an unknown policy raise ValueError.
+    """
 
     def __init__(
         self,
@@ -70,32 +87,40 @@ class Engine:
         prefix_caching: bool = True,
         clock: Clock | None = None,
     ) -> None:
+        if not isinstance(model, Llama):
+            raise ValueError(f"the engine serves a model of kvlab.load(...), got {type(model).__name__}")
+        if clock is not None and not isinstance(clock, Clock):
+            raise ValueError(f"clock must be a RealClock() or a StepClock(), got {clock!r:.60}")
         self.model = model
+        self.pool = PagedPool(model.layout(), n_blocks, block_size)
         self.blocks = BlockManager(n_blocks, block_size, prefix_caching)
         self.scheduler = Scheduler(self.blocks, policy, max_seqs, token_budget)
-        self.pool = PagedPool(model.layout(), n_blocks, block_size)
         self.clock: Clock = RealClock() if clock is None else clock
         self.requests: dict[str, Request] = {}
         self.log: list[StepLog] = []
 
     def submit(self, request: Request) -> None:
         """Take a request in. Raises ValueError, and takes nothing, for one that can never be served."""
+        if not isinstance(request, Request) or not isinstance(request.id, str):
+            raise ValueError(f"the engine takes Request(...) with a text as its id, got {request!r:.60}")
         if request.id in self.requests:
-            raise ValueError(f"there is a request {request.id!r} already: every request needs an id of its own")
-        whole("max_new", request.max_new, least=1)
+            raise ValueError(f"there is a request {request.id!r:.60} already: every request needs an id of its own")
+        if request.state is not State.WAITING or request.output or request.generator is not None:
+            raise ValueError(f"request {request.id!r:.60} was used before: make a new one")
+        max_new = whole("max_new", request.max_new, least=1)
         amount("arrival", request.arrival)
-        if request.cache_limit is not None:
-            whole("cache_limit", request.cache_limit)
-        if request.state is not State.WAITING or request.output:
-            raise ValueError(f"request {request.id!r} was used before: make a new one")
-        request.prompt = prompt_ids(self.model, request.prompt, request.max_new)
+        limit = None if request.cache_limit is None else whole("cache_limit", request.cache_limit)
+        if not isinstance(request.cache_salt, bytes):
+            raise ValueError(f'cache_salt must be bytes, such as b"tenant 1", got {request.cache_salt!r:.60}')
+        prompt = prompt_ids(self.model, request.prompt, max_new)
         check_settings(self.model, request.settings)
-        needed = self.blocks.blocks_for(len(request.prompt) + request.max_new - 1)
+        needed = self.blocks.blocks_for(len(prompt) + max_new - 1)
         if needed > self.blocks.n_blocks:
             raise ValueError(
-                f"request {request.id!r} may need {needed} blocks, and the pool has {self.blocks.n_blocks}: "
+                f"request {request.id!r:.60} may need {needed} blocks, and the pool has {self.blocks.n_blocks}: "
                 f"shorten it, or make a larger pool"
             )
+        request.prompt, request.max_new, request.cache_limit = prompt, max_new, limit
         request.generator = request.settings.generator()
         request.turn = len(self.requests)
         self.requests[request.id] = request
@@ -103,11 +128,10 @@ class Engine:
 
     def cancel(self, request_id: str) -> None:
         """Stop a request and free its blocks. Raises ValueError for one that is unknown or over."""
-        request = self.requests.get(request_id)
+        request = self.requests.get(request_id) if isinstance(request_id, str) else None
         if request is None or request.state not in (State.WAITING, State.RUNNING):
-            raise ValueError(f"there is no request {request_id!r} in flight")
-        self.scheduler.drop(request)
-        request.state = State.CANCELLED
+            raise ValueError(f"there is no request {request_id!r:.60} in flight")
+        self._end(request, State.CANCELLED)
 
     @property
     def idle(self) -> bool:
@@ -116,7 +140,8 @@ class Engine:
     def step(self) -> list[Token]:
         """Compute once for whoever is due. Returns the tokens that came out.
 
-        A step that fails gives all of its requests back to the queue with nothing computed, and raises.
+        A step that fails gives all of its requests back to the queue with nothing computed, and raises. A request whose
+        token cannot be chosen ends as FAILED, without harm to the others.
         """
         start = self.clock.now()
         plan = self._plan(start)
@@ -125,23 +150,30 @@ class Engine:
         try:
             self.pool.copy_blocks(plan.copies)
             logits = run(self.model, self.pool, [self._row(item) for item in plan.work])
-            logits = logits.cpu()
+            choices = [self._choose(item, row) for item, row in zip(plan.work, logits.cpu(), strict=True)]
         except BaseException:
             self._give_back(plan)
             raise
         self.clock.worked(plan.n_tokens)
-        out = []
-        for item, row in zip(plan.work, logits, strict=True):
+        out: list[Token] = []
+        failed: list[Request] = []
+        for item, choice in zip(plan.work, choices, strict=True):
             if item.padding:
                 continue
             request = item.request
             request.computed += item.n_tokens
             request.positions += item.n_tokens
             request.started = start if request.started != request.started else request.started
+            if isinstance(choice, Exception):  # what it has written stays unknown to the prefix cache
+                request.error = choice
+                failed.append(request)
+                continue
             self.blocks.commit(request.id, request.tokens[: request.computed])
-            if request.computed == request.length:
-                out.append(self._choose(request, row))
-        self._record(plan, start)
+            if choice is not None:
+                out.append(self._append(request, choice))
+        self._record(plan, start, failed)
+        for request in failed:
+            self._end(request, State.FAILED)
         for token in out:
             if token.finished:
                 request = self.requests[token.request]
@@ -150,22 +182,29 @@ class Engine:
         return out
 
     def run(self, requests: Iterable[Request] = ()) -> list[Request]:
-        """Submit requests, or none of them when one is refused, and serve until all are done. Returns them."""
+        """Submit requests, or none of them when one is refused, and serve until all are done. Returns them.
+
+        Where serving itself is broken off (Ctrl-C, say), those of `requests` that are not done are cancelled.
+        """
         requests = list(requests)
-        taken: list[Request] = []
+        known = set(self.requests)
         try:
             for request in requests:
                 self.submit(request)
-                taken.append(request)
-        except ValueError:
-            for request in taken:
-                self.cancel(request.id)
-                del self.requests[request.id]
-                request.state = State.WAITING
+        except BaseException:
+            for name in self.requests.keys() - known:
+                request = self.requests.pop(name)
+                self.scheduler.drop(request)
+                request.generator = None  # as if it had never been here
             raise
-        while not self.idle:
-            if not self.step():
-                self._wait()
+        try:
+            while not self.idle:
+                if not self.step():
+                    self._wait()
+        except BaseException:
+            for request in in_flight(requests):
+                self._end(request, State.CANCELLED)
+            raise
         return requests
 
     def _plan(self, now: float) -> Plan:
@@ -187,26 +226,42 @@ class Engine:
         tokens = item.request.tokens[item.start : item.start + item.n_tokens]
         return Row(tokens, item.start, self.blocks.block_table(item.request.id))
 
-    def _choose(self, request: Request, logits: torch.Tensor) -> Token:
+    def _choose(self, item: Work, logits: torch.Tensor) -> _Chosen | Exception | None:
+        """The next token of a request, or what stands in its way. None when none is due. Changes nothing."""
+        request = item.request
+        if item.padding or item.start + item.n_tokens < request.length:
+            return None
         assert request.generator is not None
+        generator = request.generator.clone_state()
         context = Generation(list(request.prompt))
-        token = choose(logits, request.settings, request.tokens, context, request.generator)
+        try:
+            return _Chosen(choose(logits, request.settings, request.tokens, context, generator), generator)
+        except Exception as error:  # a caller's own processor may raise anything
+            return error
+
+    def _append(self, request: Request, chosen: _Chosen) -> Token:
+        token, request.generator = chosen
         request.output.append(token)
         request.token_times.append(self.clock.now())
         tokenizer = self.model.tokenizer
         ended = tokenizer is not None and token == tokenizer.eos_id and not request.ignore_eos
-        return Token(request.id, token, ended or len(request.output) == request.max_new)
+        return Token(request.id, token, ended or len(request.output) >= request.max_new)
+
+    def _end(self, request: Request, state: State) -> None:
+        """Before its last token: free what it holds."""
+        self.scheduler.drop(request)
+        request.state = state
 
     def _give_back(self, plan: Plan) -> None:
         for request in {id(item.request): item.request for item in plan.work if not item.padding}.values():
-            self.scheduler.drop(request)
+            self._end(request, State.WAITING)
             request.computed = 0
-            request.state = State.WAITING
             self.scheduler.add(request)
 
-    def _record(self, plan: Plan, start: float) -> None:
+    def _record(self, plan: Plan, start: float, failed: list[Request]) -> None:
         held = sum(request.computed for request in self.scheduler.running)
         reserved = self.blocks.n_used * self.blocks.block_size
         work = tuple((item.request.id, item.start, item.n_tokens, item.padding) for item in plan.work)
         counts = (self.blocks.n_used, self.blocks.n_free, self.blocks.n_shared)
-        self.log.append(StepLog(start, self.clock.now(), work, *counts, held, reserved))
+        names = tuple(request.id for request in failed)
+        self.log.append(StepLog(start, self.clock.now(), work, *counts, held, reserved, names))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -9,19 +10,24 @@ import torch.nn.functional as F
 
 from kvlab import attention
 from kvlab.cache import Layout
+from kvlab.room import check_room_for
 from kvlab.validate import whole
 
 
 class PagedPool:
     """K and V of all sequences: (n_layers, n_blocks, block_size, n_kv_heads, d_head) each.
 
-    A slot is block * block_size + place in the block. Raises ValueError for sizes below 1.
+    A slot is block * block_size + place in the block. Raises ValueError for sizes below 1, and for a
+    pool that is larger than the free memory.
     """
 
     def __init__(self, layout: Layout, n_blocks: int, block_size: int) -> None:
         self.n_blocks = whole("n_blocks", n_blocks, least=1)
         self.block_size = whole("block_size", block_size, least=1)
         shape = (layout.n_layers, self.n_blocks, self.block_size, layout.n_kv_heads, layout.d_head)
+        n_bytes = 2 * math.prod(shape) * (layout.dtype or torch.get_default_dtype()).itemsize
+        sizes = f"a pool of {self.n_blocks} blocks of {self.block_size} positions"
+        check_room_for(sizes, n_bytes, "choose fewer or smaller blocks", layout.device)
         self.k = torch.zeros(shape, dtype=layout.dtype, device=layout.device)
         self.v = torch.zeros_like(self.k)
 
@@ -45,6 +51,15 @@ class PagedPool:
         for source, target in copies:
             self.k[:, target] = self.k[:, source]
             self.v[:, target] = self.v[:, source]
+
+    def clear(self, blocks: Sequence[int]) -> None:
+        """Zero whole blocks, in every layer, before their first use by a sequence.
+
+        What was left in them is masked, but a mask does not stop NaN: its product with 0 is NaN again.
+        """
+        if blocks:
+            self.k[:, blocks] = 0
+            self.v[:, blocks] = 0
 
     def gather(self, layer: int, table: torch.Tensor, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         """K and V of one sequence in order, (length, n_kv_heads, d_head) each, through its block table."""
@@ -81,8 +96,8 @@ def paged_decode_attention(
 ) -> torch.Tensor:
     """One query for each of several sequences, each over its own pages.
 
-    q (S, n_heads, d); pools (n_blocks, block_size, n_kv_heads, d); tables (S, blocks), short ones filled up with any
-    block; bias: `decode_bias` over blocks x block_size positions, the query's own included. Returns (S, n_heads, d).
+    q (S, n_heads, d); pools (n_blocks, block_size, n_kv_heads, d); tables (S, blocks), short ones filled up with a
+    block of their own; bias: `decode_bias` over blocks x block_size positions, the query's own included. Returns (S, n_heads, d).
     Sequences are padded to the longest in here: that costs reads, but no product of the model.
     """
     n_heads, n_kv_heads = q.shape[1], pool_k.shape[2]

@@ -17,6 +17,7 @@ class State(Enum):
     RUNNING = "running"
     FINISHED = "finished"
     CANCELLED = "cancelled"
+    FAILED = "failed"  # no token could be chosen for it: `Request.error` says why
 
 
 @dataclass(eq=False)
@@ -47,6 +48,7 @@ class Request:
     preemptions: int = 0
     started: float = math.nan  # when the first of its positions was computed
     token_times: list[float] = field(default_factory=list)
+    error: Exception | None = None  # what ended it, when it failed
     generator: torch.Generator | None = None
 
     @property

@@ -43,9 +43,11 @@ class _Step(NamedTuple):
 def run(model: Llama, pool: PagedPool, rows: Sequence[Row]) -> torch.Tensor:
     """Push the rows through the model and store their K and V. Logits (number of rows, vocab_size) after each row.
 
+    A row reads only blocks of its own table, cleared when they are begun: NaN in one sequence stays there.
     The caller answers for tables with room and for tokens inside the vocabulary.
     """
     step = _prepare(rows, pool, model.device)
+    pool.clear(_begun(rows, pool.block_size))
     ids = torch.tensor([token for row in rows for token in row.ids], device=model.device)
     x = model.model.embed_tokens(ids)
     cos, sin = model.cos[step.positions, None], model.sin[step.positions, None]  # (T, 1, d_head)
@@ -79,6 +81,12 @@ def _attend(
     return weights.o_proj(out.flatten(1))
 
 
+def _begun(rows: Sequence[Row], block_size: int) -> list[int]:
+    """The last block of every row that begins it now. Those before it are filled to the end, so nothing old shows."""
+    last = [(row.length - 1) // block_size for row in rows]
+    return [row.table[n] for row, n in zip(rows, last, strict=True) if row.start <= n * block_size]
+
+
 def _prepare(rows: Sequence[Row], pool: PagedPool, device: torch.device) -> _Step:
     block_size = pool.block_size
     positions: list[int] = []
@@ -101,7 +109,7 @@ def _prepare(rows: Sequence[Row], pool: PagedPool, device: torch.device) -> _Ste
         torch.tensor(positions, device=device),
         torch.tensor(slots, device=device),
         torch.tensor([first for first, _ in decodes], dtype=torch.long, device=device),
-        torch.tensor([table + [0] * (widest - len(table)) for table in used], dtype=torch.long, device=device),
+        torch.tensor([table + table[:1] * (widest - len(table)) for table in used], dtype=torch.long, device=device),
         decode_bias(lengths, widest * block_size, pool.k.dtype),
         chunks,
     )

@@ -10,6 +10,7 @@ replaying is left to try.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from kvlab.cache import KVCache, Layout, PreallocatedCache, check_fits
-from kvlab.model import Llama, check_id, rotate
+from kvlab.model import Llama, check_id, check_id_type, rotate
 
 STRETCH = 64  # the shortest part of the cache that a graph attends to; others are twice, four times, ... as long
 
@@ -50,6 +51,7 @@ class GraphLlama:
         self._token = torch.zeros(1, dtype=torch.long, device=self.device)
         self._position = torch.zeros(1, dtype=torch.long, device=self.device)
         self._logits = torch.zeros(1, self.config.vocab_size, dtype=self.dtype, device=self.device)
+        self._lock = threading.Lock()  # one set of buffers, so one caller at a time
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}  # by the stretch of the cache that they attend to
         self._recorded_for: KVCache | None = None
 
@@ -73,6 +75,7 @@ class GraphLlama:
         flat = ids[0] if ids.dim() == 2 and ids.shape[0] == 1 else ids
         if flat.dim() != 1 or len(flat) == 0:
             raise ValueError(f"ids must be (n,) or (1, n) with at least one token, got shape {tuple(ids.shape)}")
+        check_id_type(ids)
         if cache is None:
             if len(flat) > self.config.max_len:
                 raise ValueError(f"{len(flat)} tokens exceed the window of {self.config.max_len}: shorten the prompt")
@@ -91,11 +94,12 @@ class GraphLlama:
         ):  # one token on a GPU: `decode_step` has looked before it was sent
             for end in flat.aminmax():
                 check_id(int(end), self.config.vocab_size)
-        if len(flat) == 1:
-            logits = self._step(flat, cache).clone()  # the next step writes over the original
-        else:
-            at = torch.arange(held, held + len(flat), device=self.device)
-            logits = self._pass(flat, at, cache, held + len(flat), last_only)
+        with self._lock:
+            if len(flat) == 1:
+                logits = self._step(flat, cache).clone()  # the next step writes over the original
+            else:
+                at = torch.arange(held, held + len(flat), device=self.device)
+                logits = self._pass(flat, at, cache, held + len(flat), last_only)
         cache.set_length(held + len(flat))
         return logits if ids.dim() == 1 else logits[None]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import numpy as np
@@ -10,8 +11,10 @@ import torch
 from kvlab.cache import KVCache, Layout, PreallocatedCache, check_fits
 from kvlab.fast import prefill, step, weights
 from kvlab.fast.team import Team
-from kvlab.model import Llama, check_id
+from kvlab.model import Llama, check_id, check_id_type
+from kvlab.validate import whole
 
+MOST_THREADS = 256
 SMALL = 16 * 2**20  # bytes of weights below which one thread is faster than two that wait for each other
 
 
@@ -30,7 +33,7 @@ class FastLlama:
         # A quantised table that is both ends of the model is read as it is; any other is kept in the model's dtype.
         self._embedding = None if model.config.tied else model.model.embed_tokens.weight.detach().to(self.dtype)
         self._scratch = step.make_scratch(self.config, packed, threads)
-        self._lock = threading.Lock()  # one scratch memory, so one caller at a time
+        self._lock, self._pid = threading.Lock(), os.getpid()  # one scratch memory, so one caller at a time
         self._logits = np.zeros(self.config.vocab_size, self._scratch.x.dtype)
         self.team = Team(threads, self._scratch.counter)
 
@@ -41,7 +44,7 @@ class FastLlama:
         threads: of the decode step; by default torch's number, or one for a model that fits into the cache.
         The first step compiles for some seconds; the result is kept on disk for later processes.
         """
-        if dtype not in weights.FORMATS:
+        if not isinstance(dtype, str) or dtype not in weights.FORMATS:
             raise ValueError(f"dtype must be one of {', '.join(weights.FORMATS)}, got {dtype!r:.60}")
         if model.device.type != "cpu":
             raise ValueError(f"FastLlama computes on the CPU, but the model is on {model.device}: use model.to('cpu')")
@@ -49,8 +52,9 @@ class FastLlama:
             packed = weights.pack(model, dtype)
         if threads is None:
             threads = torch.get_num_threads() if weights.weight_bytes(packed) > SMALL else 1
-        elif threads < 1:
-            raise ValueError(f"threads must be at least 1, got {threads}")
+        threads = whole("threads", threads, least=1)
+        if threads > MOST_THREADS:
+            raise ValueError(f"threads must be at most {MOST_THREADS}, got {threads}")
         return cls(packed, model, dtype, threads)
 
     @property
@@ -83,6 +87,7 @@ class FastLlama:
         flat = ids[0] if ids.dim() == 2 and ids.shape[0] == 1 else ids
         if flat.dim() != 1 or len(flat) == 0:
             raise ValueError(f"ids must be (n,) or (1, n) with at least one token, got shape {tuple(ids.shape)}")
+        check_id_type(ids)
         if cache is None:
             self._check(flat, 0, self.config.max_len)
             cache = self.new_cache(len(flat))
@@ -91,6 +96,8 @@ class FastLlama:
         check_fits(cache, self.layout())
         held = cache.length
         self._check(flat, held, min(self.config.max_len, cache.max_len))
+        if self._pid != os.getpid():  # a forked process has a copy of the lock, maybe a locked one
+            self._lock, self._pid = threading.Lock(), os.getpid()
         try:
             with self._lock:
                 if len(flat) == 1:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import tokenizers
+from safetensors import SafetensorError
 from safetensors.numpy import save_file
 from tokenizers import decoders, models, pre_tokenizers
 
@@ -60,7 +61,13 @@ def convert(source: Path, folder: Path) -> None:
     _write_json(folder / "config.json", config.to_hf() | ids | {"dtype": "float16"})
     _write_json(folder / "tokenizer_config.json", settings)
     inner.save(str(folder / "tokenizer.json"), pretty=False)
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    try:
+        save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    except SafetensorError as error:  # the library's own error, also for a full disk
+        raise ValueError(
+            f"cannot write {folder / 'model.safetensors'} ({error!s:.100}): make room on that disk, "
+            f"or name another folder in KVLAB_CACHE"
+        ) from error
     # safetensors makes a private file; the cache may be one that a whole class reads.
     (folder / "model.safetensors").chmod((folder / "config.json").stat().st_mode)
 
@@ -173,11 +180,16 @@ def _tokenizer(gguf: Gguf) -> tokenizers.Tokenizer:
     if kind != ("gpt2", "smollm"):
         raise ValueError(f"{gguf.path} has a tokenizer of kind {kind[0]}/{kind[1]}; only gpt2/smollm can be converted")
     tokens = _get(gguf, "tokenizer.ggml.tokens", list)
-    merges = [tuple(merge.split(" ")) for merge in _get(gguf, "tokenizer.ggml.merges", list)]
+    listed = _get(gguf, "tokenizer.ggml.merges", list)
+    if not all(isinstance(entry, str) for entry in [*tokens, *listed]):
+        raise ValueError(f"{gguf.path} is damaged: its tokens and merges must be texts")
+    merges = [tuple(merge.split(" ")) for merge in listed]
     try:
         inner = tokenizers.Tokenizer(models.BPE({token: i for i, token in enumerate(tokens)}, merges))
     except Exception as error:  # the library raises bare Exception
-        raise ValueError(f"{gguf.path} is damaged: its merges and tokens do not fit ({error})") from error
+        raise ValueError(
+            f"{gguf.path} is damaged: its merges and tokens do not fit ({' '.join(str(error).split()):.80})"
+        ) from error
     # Every digit is a token of its own; the rest is split as in GPT-2.
     split = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     inner.pre_tokenizer = pre_tokenizers.Sequence(split)

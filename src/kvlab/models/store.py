@@ -24,7 +24,7 @@ def folder(name: str) -> Path:
 def known(name: str) -> Addable:
     """The entry of a model that can be added. Raises ValueError for another name."""
     if name not in ADDABLE:
-        raise ValueError(f"there is no model '{name}' to add: use one of {', '.join(ADDABLE)}")
+        raise ValueError(f"there is no model '{name}' that can be added: use one of {', '.join(ADDABLE)}")
     return ADDABLE[name]
 
 
@@ -110,6 +110,9 @@ def check(place: Path) -> None:
 def remove(name: str) -> Path:
     """Delete an added model; returns where it was. It disappears in one step, then its files are deleted."""
     place = path(name)
+    if place.is_symlink():  # somebody else's folder, which stays
+        place.unlink()
+        return place
     aside = place.with_name(f".{name}.{platform.node()}.{os.getpid()}.tmp")
     try:
         place.rename(aside)

@@ -152,6 +152,8 @@ class Worker:
             self.engine.log.clear()
             for token in tokens:
                 self._pass_on(self._live[token.request], token)
+            for live in [live for live in self._live.values() if live.request.state is State.FAILED]:
+                self._end(live, Failed(RuntimeError(f"no token could be chosen ({live.request.error})")), "failed")
 
     def _take_in(self) -> bool:
         """Read the inbox, waiting when there is nothing to compute. False at the end."""

@@ -100,11 +100,12 @@ def prompt_cache_figure(view: dict[str, Any]) -> Figure:
         "written": {"color": plots.PALETTE[4], "hatch": "///"},
         "fresh": {"color": plots.MUTED, "hatch": ".."},
     }
+    look_names = {"read": "read", "written": "written", "fresh": "the rest"}
     for kind, look in looks.items():
         order = list(looks)[: list(looks).index(kind)]
         starts = [sum(request[before] for before in order) for request in view["requests"]]
         widths = [request[kind] for request in view["requests"]]
-        axes.barh([0, 1], widths, left=starts, height=0.55, edgecolor="white", label=kind, **look)
+        axes.barh([0, 1], widths, left=starts, height=0.55, edgecolor="white", label=look_names[kind], **look)
     axes.axvline(view["common"], color="black", linestyle="--", label="first token that differs")
     axes.axvline(view["edge"], color=plots.PALETTE[1], linestyle=":", label="last whole block before it")
     axes.set_yticks([0, 1], ["first", "second"])

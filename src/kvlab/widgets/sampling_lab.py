@@ -215,6 +215,7 @@ class SamplingLab:
         self._figure = ipywidgets.HTML(self._figure_html())
         self._written = ipywidgets.HTML("")
         for name, control in self.controls.items():
+            control.style.description_width = "90px"  # "Temperature" does not fit into the usual width
             if name != "guess":
                 control.observe(self._observer(name), names="value")
         self.buttons["reveal"].on_click(lambda _: self.reveal())
