@@ -214,7 +214,7 @@ def test_unknown_names_and_the_courses_own(capsys: pytest.CaptureFixture[str]) -
     assert "There is no model 'gpt-9'" in refused(capsys, "add", "gpt-9")
     assert "smollm2, minilm" in refused(capsys, "remove", "gpt-9")
     assert "primer is part of the course" in refused(capsys, "remove", "primer")
-    with pytest.raises(ValueError, match="no model 'gpt-9' to add: use one of smollm2, minilm"):
+    with pytest.raises(ValueError, match="no model 'gpt-9' that can be added: use one of smollm2, minilm"):
         models.path("gpt-9")
 
 

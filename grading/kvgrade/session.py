@@ -119,6 +119,8 @@ class Session:
         return Answered(groups, cell_error, _defined(exercise, groups), facts)
 
     def _case(self, exercise: Exercise, cell: str, case: Case) -> tuple[list[Outcome], dict[str, Any] | None]:
+        if case.extra_memory:
+            self._let_go()  # a process that runs already keeps the memory that it may take
         try:
             error = self._ready(exercise, cell, case.extra_memory)
         except EndlessCell:

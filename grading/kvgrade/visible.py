@@ -11,7 +11,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,21 +29,27 @@ RECORD = json.loads(base64.b64decode("""{record}"""))
 def _plain(value):
     if hasattr(value, "tolist"):
         return value.tolist()
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, bytes)):
         return [_plain(item) for item in value]
     return value
 
 def _kind(value):
     return type(value).__name__
 
+def _made(result):
+    if isinstance(result, dict) and "dtype" in result:
+        return np.array(result["values"], dtype=result["dtype"]).reshape(result["shape"])
+    return tuple(map(_made, result)) if isinstance(result, list) else result
+
 '''
 _FUNCTION = """def {name}(*args, **kwargs):
     for key, result in RECORD:
-        if json.loads(key) == json.loads(json.dumps(_plain([args, sorted(kwargs.items())]), default=_kind)):
+        if json.loads(key) == json.loads(json.dumps(_plain(["{name}", args, sorted(kwargs.items())]), default=_kind)):
             if result is None:
                 raise ValueError("known from the check")
-            return np.array(result) if isinstance(result, list) else result
+            return _made(result)
     return 0
+
 """
 _CLASS = """class {name}:
     def __init__(self, *args):
@@ -54,7 +60,7 @@ _CLASS = """class {name}:
             _, result = RECORD[next(self.calls) % len(RECORD)]
             if result is None:
                 raise ValueError("known from the check")
-            return tuple(map(np.array, result)) if isinstance(result, list) else result
+            return _made(result)
         return method
 """
 
@@ -72,25 +78,28 @@ def hard_coded(unit: Unit, exercise: Exercise, right: str) -> str:
     """
     source = next(cell.source for cell in unit.with_role("check") if cell.name == exercise.name)
     record: list[tuple[str, Any]] = []
-    is_class = isinstance(exercise.names[exercise.name], type)
-    _run(
-        source, right, lambda made: _watched_class(made, record) if is_class else _watched(made, record), exercise.name
-    )
+
+    def watch(name: str, made: Any) -> Any:
+        return _watched_class(made, record) if isinstance(made, type) else _watched(made, record, name)
+
+    _run(source, right, watch, list(exercise.names))
     text = base64.b64encode(json.dumps(record).encode()).decode()
-    return (
-        (_HARD_CODED + (_CLASS if is_class else _FUNCTION)).replace("{record}", text).replace("{name}", exercise.name)
-    )
+    bodies = [
+        (_CLASS if isinstance(made, type) else _FUNCTION).replace("{name}", name)
+        for name, made in exercise.names.items()
+    ]
+    return _HARD_CODED.replace("{record}", text).replace("{name}", exercise.name) + "".join(bodies)
 
 
-def _run(check_source: str, answer: str, wrap: Any = None, name: str = "") -> tuple[str, dict[str, Any]]:
+def _run(check_source: str, answer: str, wrap: Any = None, wrapped: Sequence[str] = ()) -> tuple[str, dict[str, Any]]:
     import torch
 
     from kvlab import check as checks
 
     names: dict[str, Any] = {"__name__": "__main__", "math": math, "np": np, "torch": torch, "check": checks}
     exec(compile(answer, steps.ANSWER_FILE, "exec"), names)
-    if wrap:
-        names[name] = wrap(names[name])
+    for name in wrapped:
+        names[name] = wrap(name, names[name])
     with _strict(), contextlib.redirect_stdout(io.StringIO()):
         try:
             exec(compile(check_source, "<check>", "exec"), names)
@@ -112,15 +121,15 @@ def _strict() -> Iterator[None]:
             os.environ["KVLAB_STRICT"] = before
 
 
-def _watched(function: Any, record: list[tuple[str, Any]]) -> Any:
+def _watched(function: Any, record: list[tuple[str, Any]], name: str = "") -> Any:
     def watched(*args: Any, **kwargs: Any) -> Any:
-        key = _json([args, sorted(kwargs.items())]).decode()
+        key = _json([name, args, sorted(kwargs.items())]).decode()
         try:
             result = function(*args, **kwargs)
         except ValueError:
             record.append((key, None))
             raise
-        record.append((key, _lists(result)))
+        record.append((key, _told(result)))
         return result
 
     return watched
@@ -137,11 +146,23 @@ def _watched_class(kind: Any, record: list[tuple[str, Any]]) -> Any:
     return Watched
 
 
+def _told(value: Any) -> Any:
+    """A result for the record: arrays with their dtype, tuples as lists; None is 0 here, as None stands for an error."""
+    if value is None:
+        return 0
+    if isinstance(value, list | tuple):
+        return [_told(item) for item in value]
+    if hasattr(value, "tolist"):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return {"dtype": dtype, "shape": list(value.shape), "values": value.tolist()}
+    return value
+
+
 def _lists(value: Any) -> Any:
     """Arrays and tuples as lists; what a method without a result gives is not None here, which stands for an error."""
     if value is None:
         return 0
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | bytes):
         return [_lists(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else value
 

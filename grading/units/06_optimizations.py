@@ -48,8 +48,22 @@ import numpy as np
 import torch
 
 import kvlab
-from kvlab import arithmetic, check, checkpoints, claims, faults, generate, glossary, kv_rounding, plots, profiling
-from kvlab import quantize, quiz, speculative, widgets
+from kvlab import (
+    arithmetic,
+    check,
+    checkpoints,
+    claims,
+    faults,
+    generate,
+    glossary,
+    kv_rounding,
+    plots,
+    profiling,
+    quantize,
+    quiz,
+    speculative,
+    widgets,
+)
 from kvlab.attention import causal_attention
 from kvlab.cache import PreallocatedCache
 from kvlab.primer import corpus
@@ -220,6 +234,7 @@ for fault in widgets.DRAFT_FAULTS:
 #
 # One more fault, which is none: a draft that never cuts its own cache back. Its past is full of its rejected tokens, so it guesses worse, and the target corrects it.
 
+
 # %%
 class StaleDraft(speculative.ModelDraft):
     """A draft that keeps everything it ever pushed, and adds the newest token of the text."""
@@ -346,6 +361,19 @@ with check.exercise("verify_draft") as t:
     t.raises(ValueError, lambda: verify_draft([-1], drafted[:1], target[:2], [0.1]), "a negative id is no token")
 
 # %% [markdown]
+# Your own rule, counted like the others (as long as the exercise is open, this cell says so and goes on):
+
+# %%
+try:
+    found = tested(free, verify=verify_draft)
+    verdict = "not rejected" if found.p_value > 1e-6 else "rejected: this is another distribution"
+    print(f"{n_runs:,} continuations by your rule: chi-square {found.statistic:.1f} of {found.degrees}: {verdict}")
+except NotImplementedError:
+    print("verify_draft is not written yet")
+except Exception as error:  # your code: whatever it does, the notebook goes on
+    print(f"verify_draft stopped with {type(error).__name__}: {error}")
+
+# %% [markdown]
 # ### What it wins, and when it loses
 #
 # Let *a* be the **acceptance**: the chance that a draft token stays, given that those before it stayed. A round gives 1 + *a* + *a*² + ... + *a*^*K* tokens on average. It costs *K* steps of the draft and one pass of the target over *K* + 1 tokens.
@@ -401,7 +429,10 @@ def compare(target, setups):
     for name, (draft, _, k) in setups.items():
         calls[name] = keep(name, lambda draft=draft, k=k: drafted_run(target, draft, k))
     clock = profiling.interleave(calls, repeats, 0, target.device)
-    print(f"plain: {clock['plain'].median:.2f} s for {len(asked)} x {n_new} tokens\n")
+    print(f"{len(asked)} x {n_new} tokens, {repeats} runs in turn")
+    for name, timing in clock.items():
+        print(f"{name:34}{timing.median:.2f} s ({timing.best:.2f} to {timing.worst:.2f})")
+    print()
     print(f"{'':34}{'a':>6}{'c':>7}{'v':>6}{'tokens/round':>14}{'formula':>9}{'clock':>8}{'needed a':>10}")
     gains = {}
     for name, (_, model, k) in setups.items():
@@ -429,8 +460,9 @@ if live.config.n_layers > 4:
 gains = compare(live, setups)
 
 # %% [markdown]
-# On an idle two-core machine the small model wins by a factor of about 2.3, and the first two layers lose: about half as fast as plain decoding. Your clock may differ; the formula uses your machine's costs.
-# Early exit fails here for two reasons that you can read off. Two of eight layers cost a quarter of a step, far more than the small model of one layer. And nobody trained these layers to predict by themselves, so few of their tokens stay. Systems that use early exit train for it (LayerSkip, Elhoushi et al., 2024, arXiv 2404.16710: up to 2.16 times as fast).
+# In our runs on two cores the small model won by a factor of 2.2 to 2.5, and the first two layers lost: 0.4 to 0.6 times as fast as plain decoding. Your clock may differ; the formula uses your machine's costs.
+# It tends to promise a little more than the clock gives: each step was timed alone, with its weights still at hand, and the program around the steps is left out.
+# Early exit fails here for two reasons that you can read off. Nobody trained these layers to predict by themselves, so few of their tokens stay. And two wide layers cost about twice as much as the small model's one. Systems that use early exit train for it (LayerSkip, Elhoushi et al., 2024, arXiv 2404.16710: up to 2.16 times as fast).
 #
 # The same pair loses as well when the *target* gets faster. `kvlab.fast` holds a compiled decode step (it needs the package numba). It computes one token several times as fast, but a pass over five tokens goes through other code, and *v* is no longer near 1.
 
@@ -653,8 +685,9 @@ for bits, group in ((8, None), (4, None), (4, 16), (3, 16), (2, 16)):
     name = "a scale for each row" if group is None else f"a scale for each {group}"
     print(f"{bits} bits, {name:20} {losses[bits, group]:.4f}, a rise of {losses[bits, group] - before:+.4f}")
 assert abs(losses[8, None] - before) < 0.01, "8 bits: next to nothing"
-assert losses[2, 16] - before > 10 * abs(losses[4, 16] - before), "2 bits: the model is broken"
-assert losses[4, 16] < losses[4, None], "small groups help"
+assert losses[2, 16] - before > 0.2 > losses[4, 16] - before, "2 bits: the model is broken"
+errors = [widgets.bit_errors(matrix, 4, group)["error"] for group in (None, 16)]
+assert errors[1] < errors[0], "small groups: a smaller error"
 
 # %% [markdown]
 # This is plain rounding. Methods for 4 bits and below (GPTQ, arXiv 2210.17323; AWQ, arXiv 2306.00978) look at data while they round, and lose less. What a large model loses has to be measured on it; the primer says nothing about 70B.
@@ -785,7 +818,7 @@ with check.exercise("quantize_rows") as t:
 # %% [markdown]
 # ### Two codes in a byte
 #
-# No processor has a 4-bit number in memory, so two codes share a byte. A program that wants to use them must take them apart again, for every weight, in every step.
+# Memory is read in bytes, so two codes of 4 bits share one. A program that wants to use them must take them apart again, for every weight, in every step.
 
 # %% [markdown]
 # ### Exercise: `pack_int4`
@@ -902,7 +935,9 @@ assert float(gap.norm() / (wide @ vector).norm()) < 0.02
 if FastLlama is None:
     print("\nkvlab.fast is not there (it needs numba), so no kernel that reads codes runs here")
 else:
-    print(f"\n{'format':8}{'kernel: kvlab.fast, by numba, reads':36}{'weights (MB)':>13}{'ms per token':>14}{'loss':>9}")
+    print(
+        f"\n{'format':8}{'kernel: kvlab.fast, by numba, reads':36}{'weights (MB)':>13}{'ms per token':>14}{'loss':>9}"
+    )
     kernels = {"fp32": "float32", "int8": "int8 codes, a scale per row", "int4": "int4 codes, a scale per group"}
     packed_sizes = []
     for form, kernel in kernels.items():
@@ -912,10 +947,7 @@ else:
         with torch.no_grad():
             loss = float(torch.nn.functional.cross_entropy(model(story)[:-1].float(), story[1:]))
         packed_sizes.append(model.nbytes)
-        print(
-            f"{form:8}{kernel:36}{model.nbytes / 1e6:>13.2f}"
-            f"{1000 * timing.median:>14.3f}{loss:>9.3f}"
-        )
+        print(f"{form:8}{kernel:36}{model.nbytes / 1e6:>13.2f}{1000 * timing.median:>14.3f}{loss:>9.3f}")
     assert packed_sizes == sorted(packed_sizes, reverse=True)
 
 # %% [markdown]
@@ -942,7 +974,9 @@ def report(name, found):
 
 report(f"{MODEL}, measured now", study)
 report(f"smollm2 (135 million weights), RECORDED {recorded['read']} with torch {recorded['torch']}", other)
-assert all(found.row(4, kind).kl > 20 * found.row(8, kind).kl for found in (study, other) for kind in ("token", "channel"))
+assert all(
+    found.row(4, kind).kl > 20 * found.row(8, kind).kl for found in (study, other) for kind in ("token", "channel")
+)
 assert other.row(4, "token").kl > 3 * other.row(4, "channel").kl, "SmolLM2: per channel is much better"
 if MODEL == "primer":
     assert 0.5 < study.row(4, "token").kl / study.row(4, "channel").kl < 2, "the primer: no great difference"
@@ -972,8 +1006,7 @@ for bits in (8, 4):
     formula = arithmetic.quantised_kv_bytes(cpu_model.config, len(ids), 1, bits, "channel", 32, 4)
     assert held.nbytes == formula, "what is held is what the formula says"
     print(f"{bits} bits   {held.nbytes:>12,}   " + " ".join(f"{value:.5f}" for value in drift[bits]))
-print(f"float32  {arithmetic.kv_bytes(cpu_model.config, len(ids), 1, 4):>12,}
-")
+print(f"float32  {arithmetic.kv_bytes(cpu_model.config, len(ids), 1, 4):>12,}\n")
 assert all(few > many for few, many in zip(drift[4], drift[8], strict=True)), "4 bits: larger everywhere"
 for bits in (8, 4):
     plain_size = arithmetic.kv_bytes("llama-3-70b", 8192)

@@ -1,6 +1,6 @@
 """Plain-data messages between the grader and the jail: a JSON header, then the raw bytes of arrays. No pickle.
 
-What can travel: None, bool, int, float, str, list, tuple, dict, numpy arrays and scalars, torch tensors, and three
+What can travel: None, bool, int, float, str, bytes, list, tuple, dict, numpy arrays and scalars, torch tensors, and three
 stand-ins: `Handle` (an object that only the grader holds), `Callback` (a function of the grader, called over the pipe)
 and `Opaque` (something that can't travel; only its type's name does). Decoding builds nothing else, checks every
 length before it allocates, and gives tensors back as numpy arrays unless a `tensor` function is passed.
@@ -101,6 +101,10 @@ class _Packer:
             if len(value) > MAX_TEXT:
                 raise WireError("the result is a text of more than 100,000 characters")
             return {"s": str(value)}
+        if isinstance(value, bytes):
+            if len(value) > MAX_TEXT:
+                raise WireError("the result is a bytes object of more than 100,000 bytes")
+            return {"b": value.decode("latin-1")}
         if isinstance(value, float) and not isinstance(value, np.generic):
             return float(value)
         if isinstance(value, int):
@@ -171,6 +175,8 @@ class _Unpacker:
         ((tag, item),) = tree.items()
         if tag == "s" and isinstance(item, str) and len(item) <= MAX_TEXT:
             return item
+        if tag == "b" and isinstance(item, str) and len(item) <= MAX_TEXT:
+            return item.encode("latin-1")
         if tag == "l":
             return [self.value(part, depth + 1) for part in _list(item)]
         if tag == "t":
