@@ -29,7 +29,7 @@ endef
 export PYTHONPATH := $(CURDIR)/grading$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all check check-lint check-format check-types check-drift mutate prove build bench instructor clean
+.PHONY: help lab test test-all check check-lint check-format check-types check-drift cards mutate prove build bench instructor clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -59,6 +59,9 @@ check-drift: $(STAMP)-all
 
 prove: $(STAMP)-all ## run known right and wrong answers against the checks and the held-out cases
 	$(PY) -m kvgrade prove
+
+cards: $(STAMP)-all ## what each of the guide's 24 cards has here: demonstration, claims, exercise, quiz, fault
+	$(PY) tests/cards.py
 
 mutate: $(STAMP)-all ## plant every named fault in turn and list the tests that notice
 	$(PY) tests/mutate.py

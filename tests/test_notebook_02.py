@@ -92,7 +92,7 @@ def test_a_spoilt_solution_stops_a_strict_run(tmp_path: Path) -> None:
         execute(spoilt, tmp_path, strict=True)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["primer-draft", "primer-mha"])
 def test_the_other_models_run_too(name: str, tmp_path: Path) -> None:
     assert outputs(execute(released(), tmp_path, MODEL=name), "error") == []

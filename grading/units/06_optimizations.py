@@ -139,7 +139,7 @@ drafts = {
 half = exact.config.n_layers // 2
 if half:
     drafts[f"first {half} of {exact.config.n_layers} layers"] = speculative.EarlyExit(exact, half)
-n_new, asked = (12, PROMPTS[:1]) if FAST else (24, PROMPTS[:2])
+n_new, asked = (8, PROMPTS[:1]) if FAST else (24, PROMPTS[:2])
 plain = [generate.generate_cached(exact, prompt, n_new, ignore_eos=True).tokens for prompt in asked]
 lengths = {"1": 1, "4": 4, "1 to 8, by success": speculative.AdaptiveK(4, 1, 8)}
 print(f"{len(asked)} prompts x {n_new} tokens, float64; plain decoding needs {n_new} passes each\n")
@@ -222,7 +222,7 @@ widgets.break_draft(exact, exact_draft, fault="bonus_from_draft")
 
 # %%
 for fault in widgets.DRAFT_FAULTS:
-    result = widgets.run_draft_fault(exact, exact_draft, fault, n_new=16 if FAST else 32)
+    result = widgets.run_draft_fault(exact, exact_draft, fault, n_new=8 if FAST else 32)
     red = [name for name, passes in result["checks"].items() if not passes]
     print(f"{fault:23} red: {'; '.join(red) or 'none'}")
     print(f"    {'nothing is planted' if fault == 'none' else faults.FAULTS[fault].summary}")
@@ -389,7 +389,7 @@ quiz.predict(
 )
 
 # %%
-n_new, asked, repeats = (32, PROMPTS[:2], 1) if FAST else (120, PROMPTS, 2)
+n_new, asked, repeats = (24, PROMPTS[:2], 1) if FAST else (120, PROMPTS, 2)
 print("five tokens a round need an acceptance of", round(speculative.break_even(5, 0.8), 2))  # 5 x 0.8 + 1 = 5 steps
 assert abs(speculative.expected_tokens(speculative.break_even(5, 0.8), 5) - 5) < 1e-6
 
@@ -1058,7 +1058,7 @@ assert abs(mixed / total - float(scores.softmax(0) @ values)) < 1e-6
 block, width = 256, 64
 sdpa = torch.nn.functional.scaled_dot_product_attention
 print(f"{'n':>6}{'plain':>22}{'tiles of 256':>22}{'one fused operation':>22}{'difference':>12}")
-lengths, plain_sizes, tiled_sizes = (512, 1024, 2048, 4096, 8192), [], []
+lengths, plain_sizes, tiled_sizes = (512, 1024, 2048) if FAST else (512, 1024, 2048, 4096, 8192), [], []
 for n in lengths:
     q, k, v = torch.randn(3, 1, n, width, generator=generator)
     tiled = largest_intermediate(online_softmax_attention, q, k, v, block)

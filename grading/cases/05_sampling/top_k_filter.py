@@ -80,7 +80,7 @@ def _unguarded() -> list[dict[str, Any]]:
         for zero in errors
         for negative in errors
         for below in rows
-        if None in (zero, negative) or below is rows[0]
+        if None in (zero, negative) or (below is rows[0] and (zero, negative) != (ValueError, ValueError))
     ]
 
 

@@ -37,6 +37,20 @@ def _stop_within_a_token(right: Any) -> Any:
     return lambda text, stop: 0
 
 
+def _temperature_multiplied(right: Any) -> Any:
+    def apply_temperature(logits: Any, temperature: float) -> Any:
+        return right(logits, 1 / temperature if temperature else temperature)
+
+    return apply_temperature
+
+
+def _newest_score_only(right: Any) -> Any:
+    def extend(beam: Any, log_probs: Any, n_beams: int, eos: Any) -> Any:
+        return right(beam._replace(score=0.0), log_probs, n_beams, eos)
+
+    return extend
+
+
 FAULTS = (
     Fault(
         "crossing_token_dropped",
@@ -68,5 +82,17 @@ FAULTS = (
         "a stop string that spans several tokens is shown in part",
         "kvlab.streaming:_overlap",
         _stop_within_a_token,
+    ),
+    Fault(
+        "temperature_multiplied",
+        "logits are multiplied by the temperature, so that heat makes the model surer",
+        "kvlab.sampling.filters:apply_temperature",
+        _temperature_multiplied,
+    ),
+    Fault(
+        "newest_score_only",
+        "a beam is judged by its newest token alone",
+        "kvlab.sampling.beam:extend",
+        _newest_score_only,
     ),
 )

@@ -41,6 +41,20 @@ def _claims_agree(right: Any) -> Any:
     return lambda claim: True
 
 
+def _roofline_added(right: Any) -> Any:
+    def roofline_seconds(flops: float, bytes_moved: float, peak_flops: float, bandwidth: float) -> float:
+        return flops / peak_flops + bytes_moved / bandwidth
+
+    return roofline_seconds
+
+
+def _batch_for_one(right: Any) -> Any:
+    def predict_latency(model: Any, gpu: Any, prompt_len: int, n_new: int, batch: int = 1) -> Any:
+        return right(model, gpu, prompt_len, n_new, 1)
+
+    return predict_latency
+
+
 FAULTS = (
     Fault(
         "positions_one_more",
@@ -63,4 +77,16 @@ FAULTS = (
     Fault("gib_for_gb", "GB are computed as GiB", "kvlab.arithmetic.memory:gb", _gib_for_gb),
     Fault("check_blind", "a check accepts every answer", "kvlab.check.compare:difference", _check_blind),
     Fault("claims_agree", "every claim of the register counts as confirmed", "kvlab.claims:agrees", _claims_agree),
+    Fault(
+        "roofline_added",
+        "the times of computing and of moving are added, as if they could not overlap",
+        "kvlab.arithmetic.roofline:roofline_seconds",
+        _roofline_added,
+    ),
+    Fault(
+        "batch_for_one",
+        "the time of a batch is taken for that of one request",
+        "kvlab.arithmetic.capacity:predict_latency",
+        _batch_for_one,
+    ),
 )

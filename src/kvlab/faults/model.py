@@ -116,6 +116,13 @@ def _final_norm_left_out(right: Any) -> Any:
     return run
 
 
+def _window_one_more(right: Any) -> Any:
+    def sliding_window_mask(n_q: int, n_k: int, window: int, device: Any = None) -> Any:
+        return right(n_q, n_k, window + 1, device)
+
+    return sliding_window_mask
+
+
 FAULTS = (
     Fault(
         "position_off_by_one",
@@ -194,5 +201,11 @@ FAULTS = (
         "the head reads the last block's result without the final norm",
         "kvlab.model:Llama._run",
         _final_norm_left_out,
+    ),
+    Fault(
+        "window_one_more",
+        "a position sees one more than its window",
+        "kvlab.attention:sliding_window_mask",
+        _window_one_more,
     ),
 )

@@ -59,6 +59,24 @@ def _usage_added_up(right: Any) -> Any:
     return merge_usage
 
 
+def _budget_ignored(right: Any) -> Any:
+    def chunked(self: Any) -> Any:
+        budget, self.token_budget = self.token_budget, 10**9
+        try:
+            return right(self)
+        finally:
+            self.token_budget = budget
+
+    return chunked
+
+
+def _reads_at_full_price(right: Any) -> Any:
+    def request_cost(usage: Any, prices: Any) -> float:
+        return right(usage, {**prices, "cache_read": prices["input"]})
+
+    return request_cost
+
+
 FAULTS = (
     Fault(
         "shared_block_written",
@@ -95,5 +113,17 @@ FAULTS = (
         "the usage reports of a streamed answer are added up, although each holds the total so far",
         "kvlab.providers.rules:merge_usage",
         _usage_added_up,
+    ),
+    Fault(
+        "budget_ignored",
+        "a step takes whole prompts, whatever its token budget says",
+        "kvlab.engine.scheduler:Scheduler._chunked",
+        _budget_ignored,
+    ),
+    Fault(
+        "reads_at_full_price",
+        "tokens read from the cache are billed like fresh ones",
+        "kvlab.providers.prices:request_cost",
+        _reads_at_full_price,
     ),
 )

@@ -40,6 +40,14 @@ def _running_max_not_rescaled(right: Any) -> Any:
     return rescaling
 
 
+def _one_scale_for_all(right: Any) -> Any:
+    def _round(weights: Any, limit: int) -> Any:
+        codes, scales = right(weights.reshape(1, -1), limit)
+        return codes.reshape(weights.shape), scales.repeat(len(weights), axis=0)
+
+    return _round
+
+
 FAULTS = (
     Fault(
         "resampled_from_target",
@@ -76,5 +84,11 @@ FAULTS = (
         "tiled attention does not scale its sums down when a tile brings a larger score",
         "kvlab.tiled:rescaling",
         _running_max_not_rescaled,
+    ),
+    Fault(
+        "one_scale_for_all",
+        "all rows of a matrix share one scale",
+        "kvlab.quantize:_round",
+        _one_scale_for_all,
     ),
 )
