@@ -76,7 +76,7 @@ DIAGNOSES = {
     "temperature_probs/wrong_overflow": "subtract the maximum before exp",
     "temperature_probs/wrong_probabilities_divided": "logits / 2",
     "temperature_probs/wrong_ties_share": "they do not share",
-    "temperature_probs/wrong_zero_refused": "temperature 0 is the limit",
+    "temperature_probs/wrong_zero_refused": "temperature 0 is greedy",
     "beam_search/wrong_asks_on": "the model is not called any more",
     "beam_search/wrong_best_beam_only": "the extensions of all beams compete",
     "beam_search/wrong_best_only": "the three most likely tokens",

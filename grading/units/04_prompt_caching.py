@@ -1073,7 +1073,7 @@ claims.show(card=13)
 widgets.prompt_cache(server)
 
 # %% [markdown]
-# *The figure: one bar for each request, cut into read, written and the rest, in tokens. A dashed line marks the first token that differs, a dotted one the last whole block of the cache before it. At the start both lines stand behind the handbook, and the second bar is almost all read.*
+# *The figure: one bar for each request, cut into read, written and the rest, in tokens. A dashed line marks the first token that differs, a dotted one the last whole block of the cache before it. At the start they are 1,137 and 1,136 and look like one line behind the handbook (another length moves them up to 15 tokens apart), and the second bar is almost all read.*
 #
 # ### Break the cache
 #
