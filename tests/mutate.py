@@ -44,7 +44,6 @@ WATCHERS: dict[str, list[str]] = {
     "draft_probs_unfiltered": ["test_speculative_trial.py"],
     "bonus_from_draft": ["test_speculative_trial.py"],
     "target_cache_kept": ["test_speculative_trial.py", "test_speculative.py"],
-    "draft_cache_stale": ["test_speculative.py"],
     "running_max_not_rescaled": ["test_tiled.py"],
     "padding_pooled": ["test_embeddings.py", "test_vector_widgets.py"],
     "dot_for_cosine": ["test_embeddings.py", "test_vector_widgets.py"],

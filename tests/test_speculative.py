@@ -103,14 +103,6 @@ def test_a_stale_draft_cache_costs_acceptance_and_nothing_else() -> None:
         assert proposal.tokens == generate_cached(near, context, 4).tokens
 
 
-def test_the_planted_stale_draft_cache_is_lossless() -> None:
-    plain = generate_cached(TARGET, [4, 2, 9], 60)
-    if getattr(common_prefix, "planted_fault", None) is None:
-        with faults.plant("draft_cache_stale"):
-            stale = sp.speculative_generate(TARGET, OTHER, [4, 2, 9], 60, 6)
-        assert stale.tokens == plain.tokens
-
-
 def test_counters() -> None:
     run = sp.speculative_generate(TARGET, sp.ModelDraft(TARGET), [1, 2, 3], 20, 4)
     assert isinstance(run, Generation)

@@ -63,10 +63,13 @@ def beam_search(
     """Search for continuations with a high total log probability: arguments and rule as in `kvlab.sampling.beam_search`.
 
     prompt: a text or a list of ids. eos: the id that ends a beam; None takes the tokenizer's, -1 lets none end.
-    Raises ValueError for an empty or too long prompt, n_beams < 1, max_new < 0 and a block size below 1.
+    Raises ValueError for an empty or too long prompt, n_beams < 1, max_new < 0, a block size below 1, and an
+    eos that is no id.
     """
     n_beams, max_new = whole("n_beams", n_beams, least=1), whole("max_new", max_new)
     ids = prompt_ids(model, prompt, max_new)
+    if eos is not None and eos != -1:
+        eos = whole("eos", eos)
     if eos is None and model.tokenizer is not None:
         eos = model.tokenizer.eos_id
     found = BeamSearch(ids, [(ids, 0.0)])

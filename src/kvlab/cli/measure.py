@@ -23,20 +23,31 @@ def add_parser(commands: Any) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Ask, and print a table. The key is read from OPENAI_API_KEY; a local server takes any."""
     from kvlab import endpoint
+    from kvlab.providers.loopback import direct_client, is_loopback
 
     if options.repeat < 1 or options.tokens < 1:
         raise CommandError("--repeat and --tokens must be at least 1.")
+    prompt = endpoint.PROMPT if options.prompt is None else options.prompt
+    if not prompt.strip() or not _is_utf8(prompt):
+        raise CommandError("--prompt needs a question in valid UTF-8: write one, or leave --prompt out.")
+    key = os.environ.get("OPENAI_API_KEY", "").strip() or "local"
+    if not key.isascii() or not key.isprintable():
+        raise CommandError("OPENAI_API_KEY holds a line break or another character that no key has: correct it.")
     if not options.url.startswith(("http://", "https://")):
         raise CommandError(f"{options.url!r:.80} is not an address: it must begin with http:// or https://.")
+    try:
+        direct = is_loopback(options.url)
+    except ValueError as error:
+        raise CommandError(f"{error}.") from error
     try:
         import openai
     except ModuleNotFoundError:
         raise CommandError("the OpenAI SDK is not installed: install the extra `api` of this course.") from None
-    client = openai.OpenAI(base_url=options.url, api_key=os.environ.get("OPENAI_API_KEY", "local"), max_retries=0)
+    settings = {"base_url": options.url, "api_key": key, "max_retries": 0}
+    client = direct_client(openai.OpenAI, openai, **settings) if direct else openai.OpenAI(**settings)
     try:
         model = options.model or endpoint.first_model(client)
         print(f"{options.url}, model {model}, answers of at most {options.tokens} tokens at temperature 0")
-        prompt = options.prompt or endpoint.PROMPT
         answers = [endpoint.ask(client, model, prompt, options.tokens) for _ in range(options.repeat)]
     except openai.APIConnectionError as error:
         raise CommandError(
@@ -46,3 +57,12 @@ def execute(options: argparse.Namespace) -> int:
         raise CommandError(f"{options.url} refused: {str(error)[:200]}.") from error
     print(endpoint.report(answers))
     return 0
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether the text can be sent: bytes of the command line that are no UTF-8 arrive as halves of characters."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -27,10 +27,6 @@ def _target_cache_kept(right: Any) -> Any:
     return lambda cache, length: None
 
 
-def _draft_cache_stale(right: Any) -> Any:
-    return lambda held, context: min(len(held), len(context) - 1)
-
-
 def _running_max_not_rescaled(right: Any) -> Any:
     def rescaling(largest: Any, new_largest: Any) -> Any:
         import torch
@@ -72,12 +68,6 @@ FAULTS = (
         "the target keeps the keys and values of rejected draft tokens",
         "kvlab.speculative.loop:roll_back",
         _target_cache_kept,
-    ),
-    Fault(
-        "draft_cache_stale",
-        "the draft keeps the keys and values of its rejected tokens (this costs speed only)",
-        "kvlab.speculative.drafts:common_prefix",
-        _draft_cache_stale,
     ),
     Fault(
         "running_max_not_rescaled",

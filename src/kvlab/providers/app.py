@@ -128,8 +128,13 @@ async def _body(request: Request) -> Any:
 
 
 def _parse(data: bytes) -> Any:
+    """JSON that can be sent back: half a character (a lone surrogate) in any key or value is refused, as there."""
     try:
-        return json.loads(data)
+        value = json.loads(data)
+        json.dumps(value, ensure_ascii=False).encode()
+        return value
+    except UnicodeEncodeError:
+        raise invalid("The request body is not valid JSON: it holds half a character (a lone surrogate)") from None
     except (ValueError, RecursionError) as error:
         raise invalid(f"The request body is not valid JSON: {error}") from None
 

@@ -48,10 +48,12 @@ class Exchange:
     async def __aiter__(self) -> AsyncIterator[Event]:
         while not self._over:
             event = asyncio.ensure_future(self._events.get())
-            await asyncio.wait({event, self._gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not event.done():
-                event.cancel()
-                raise Gone
+            try:
+                await asyncio.wait({event, self._gone}, return_when=asyncio.FIRST_COMPLETED)
+                if not event.done():
+                    raise Gone
+            finally:
+                event.cancel()  # nothing happens to one that is done
             item = event.result()
             self._over = isinstance(item, Done | Failed)
             yield item

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     import openai
 
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+HOSTS = {"anthropic": "api.anthropic.com", "openai": "api.openai.com"}
 
 
 @dataclass(frozen=True)
 class Clients:
-    """One client of each SDK. `live`: the providers that are the real, paid service. `sentence`: what is used."""
+    """One client of each SDK. `live`: the providers that leave the local server. `sentence`: what is used."""
 
     anthropic: anthropic.Anthropic
     openai: openai.OpenAI
@@ -29,39 +30,52 @@ class Clients:
 def clients(live: bool, server: LocalServer) -> Clients:
     """Clients for the local server, or with live=True for each real service that has its key in the environment.
 
-    Only live=True ever reaches the real services, and costs money. Print `sentence`: it says what is used.
+    Only live=True ever reaches the real services, and costs money; what is neither True nor False raises ValueError.
+    Print `sentence`: it says what is used.
     """
-    real = frozenset(name for name, variable in KEYS.items() if live and os.environ.get(variable))
-    return Clients(
-        _real_anthropic() if "anthropic" in real else server.anthropic(),
-        _real_openai() if "openai" in real else server.openai(),
-        real,
-        _sentence(live, real, server),
-    )
+    if live is not True and live is not False:
+        raise ValueError(f"LIVE must be True or False, got {live!r:.40}: True pays for the real services")
+    keys = {name: os.environ.get(variable, "").strip() for name, variable in KEYS.items() if live}
+    keys = {name: key for name, key in keys.items() if key}
+    ours = _real_anthropic(keys["anthropic"]) if "anthropic" in keys else server.anthropic()
+    theirs = _real_openai(keys["openai"]) if "openai" in keys else server.openai()
+    addresses = {"anthropic": str(ours.base_url), "openai": str(theirs.base_url)}
+    sentence = _sentence(live, {name: addresses[name] for name in keys}, server)
+    return Clients(ours, theirs, frozenset(keys), sentence)
 
 
-def _real_anthropic() -> anthropic.Anthropic:
+def _real_anthropic(key: str) -> anthropic.Anthropic:
     need("anthropic")
     import anthropic
 
-    return anthropic.Anthropic()
+    return anthropic.Anthropic(api_key=key)
 
 
-def _real_openai() -> openai.OpenAI:
+def _real_openai(key: str) -> openai.OpenAI:
     need("openai")
     import openai
 
-    return openai.OpenAI()
+    return openai.OpenAI(api_key=key)
 
 
-def _sentence(live: bool, real: frozenset[str], server: LocalServer) -> str:
+def _sentence(live: bool, real: dict[str, str], server: LocalServer) -> str:
+    """`real`: the address of each provider that is not the local server."""
     local = f"the local server at {server.url} (model {server.model_name!r}, no cost)"
     if not live:
         return f"LIVE is False: both SDKs talk to {local}."
     missing = sorted(KEYS[name] for name in KEYS if name not in real)
     if not real:
         return f"LIVE is True, but neither {' nor '.join(missing)} is set: both SDKs talk to {local}."
-    paid = " and ".join(sorted(real))
+    paid = " and ".join(_called(name, real[name]) for name in sorted(real))
     if missing:
-        return f"LIVE is True: {paid} is the real, paid service; without {missing[0]} the other SDK talks to {local}."
-    return f"LIVE is True: {paid} are the real, paid services."
+        return f"LIVE is True: {paid}; without {missing[0]} the other SDK talks to {local}."
+    return f"LIVE is True: {paid}."
+
+
+def _called(name: str, address: str) -> str:
+    """What a provider's client talks to; an address that is not the service's own, set outside this course, is named."""
+    if address.startswith(f"https://{HOSTS[name]}/"):
+        return f"{name} is the real, paid service"
+    return (
+        f"{name} goes to {address}, an address from {name.upper()}_BASE_URL or the SDK's settings, and may cost money"
+    )

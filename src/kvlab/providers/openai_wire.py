@@ -139,6 +139,8 @@ def read_create(body: Any) -> Create:
 def _refusal(error: ValidationError) -> ApiError:
     """The first problem, in the words and with the code of the service."""
     first = error.errors(include_url=False, include_context=False)[0]
+    if not first["loc"]:
+        return invalid(f"Invalid body: {first['msg']}.")
     param = str(first["loc"][0]) + "".join(f"[{s}]" if isinstance(s, int) else f".{s}" for s in first["loc"][1:])
     if first["type"] == "missing":
         return invalid(f"Missing required parameter: '{param}'.", param, "missing_required_parameter")

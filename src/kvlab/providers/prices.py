@@ -85,6 +85,8 @@ def request_cost(usage: Mapping[str, Any], prices: Mapping[str, float]) -> float
         `cache_read_input_tokens`, `output_tokens`; a missing or None count is 0, a negative one raises ValueError.
     prices: dollars per million tokens: `input`, `cache_write`, `cache_read`, `output`, all of them.
     """
+    if not isinstance(usage, Mapping):
+        raise ValueError(f"usage must be a dictionary of counts, got {usage!r:.60}")
     total = 0.0
     for count_key, price_key in _PRICED.items():
         if price_key not in prices:
@@ -101,6 +103,8 @@ def as_usage(usage: Any) -> dict[str, int]:
     `ephemeral_1h_input_tokens` says how many of the written tokens were written for an hour.
     OpenAI's prompt_tokens include what was read and written; here they are taken apart.
     """
+    if not isinstance(usage, Mapping) and not hasattr(usage, "model_dump"):
+        raise ValueError(f"usage must be the usage of an answer or a dictionary of counts, got {usage!r:.60}")
     data = usage if isinstance(usage, Mapping) else usage.model_dump()
     if "prompt_tokens" in data:
         details = data.get("prompt_tokens_details") or {}
@@ -113,9 +117,8 @@ def as_usage(usage: Any) -> dict[str, int]:
             "ephemeral_1h_input_tokens": 0,
         }
     counts = {key: data.get(key) or 0 for key in _PRICED}
-    return counts | {
-        "ephemeral_1h_input_tokens": (data.get("cache_creation") or {}).get("ephemeral_1h_input_tokens", 0)
-    }
+    hour = (data.get("cache_creation") or {}).get("ephemeral_1h_input_tokens") or 0
+    return counts | {"ephemeral_1h_input_tokens": hour}
 
 
 def cost(usage: Any, model_id: str, cached: bool = True) -> float:

@@ -52,7 +52,10 @@ def break_even_requests(write_multiplier: float, read_multiplier: float) -> int:
     if read >= 1:
         raise ValueError(f"a write of {write} and a read of {read} times the input price never pay: leave caching off")
     # An exact tie, such as (1, 0.5) or (1.9, 0.1), costs the same and does not count; floats can miss it by a hair.
-    return math.floor((write - read) / (1 - read) + 1e-12) + 1
+    least = (write - read) / (1 - read)
+    if not math.isfinite(least):
+        raise ValueError(f"a write of {write} and a read of {read} times the input price never pay: leave caching off")
+    return math.floor(least + 1e-12) + 1
 
 
 def merge_usage(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,9 @@ from kvlab.engine import Engine
 from kvlab.model import Llama
 from kvlab.providers.clock import SkipClock
 from kvlab.providers.errors import need
+from kvlab.providers.loopback import direct_client
 from kvlab.providers.worker import RequestStats, Worker
+from kvlab.sampling import SamplingSettings
 from kvlab.validate import whole
 
 if TYPE_CHECKING:
@@ -57,6 +59,12 @@ class LocalServer:
         if port is not None and not 1 <= whole("port", port) <= 65535:
             raise ValueError(f"a port is a number from 1 to 65535, got {port}")
         self.model_name = name or ("a kvlab model" if isinstance(model, Llama) else str(model))
+        if not isinstance(self.model_name, str) or not self.model_name.isprintable():  # it goes into a header
+            raise ValueError(f"name must be one line of text, got {self.model_name!r:.60}")
+        if clock is not None and not callable(getattr(clock, "now", None)):
+            raise ValueError(f"clock must have a method now() that gives seconds, got {clock!r:.60}")
+        temperature = SamplingSettings(temperature=temperature).temperature  # refuses what no request could use
+        keep = whole("keep", keep)
         if not isinstance(model, Llama):
             from kvlab.loading import load
 
@@ -108,7 +116,8 @@ class LocalServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._thread is not None
+        if self._thread is None:
+            raise ValueError("the server is not running: use it inside a with block")
         self._server.should_exit = True
         self._worker.stop()  # what is in flight ends with an error, so that its connection can close
         self._thread.join()
@@ -146,14 +155,20 @@ class LocalServer:
         need("anthropic")
         import anthropic
 
-        return anthropic.Anthropic(base_url=self.url, api_key=api_key, max_retries=0)
+        client: anthropic.Anthropic = direct_client(
+            anthropic.Anthropic, anthropic, base_url=self.url, api_key=api_key, max_retries=0
+        )
+        return client
 
     def openai(self, api_key: str = "local") -> openai.OpenAI:
         """A client of the official SDK, set to this server. Keys are not checked, but each has its own cache."""
         need("openai")
         import openai
 
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=api_key, max_retries=0)
+        client: openai.OpenAI = direct_client(
+            openai.OpenAI, openai, base_url=f"{self.url}/v1", api_key=api_key, max_retries=0
+        )
+        return client
 
 
 def _listen(port: int | None) -> socket.socket:

@@ -9,12 +9,14 @@ from kvlab.providers import openai_cached_tokens, prices, request_cost
 from kvlab.show import Table
 from kvlab.validate import whole
 from kvlab.widgets.base import Controls, Explorer, Result
+from kvlab.widgets.start import start_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 QUESTION = "From how many requests on does caching pay, if each comes before the entry expires?"
 MOST_REQUESTS = 12
+MOST = {"prefix": 20_000, "fresh": 5_000, "answer": 2_000}  # tokens, the ends of the sliders
 
 
 def break_even_costs(
@@ -43,6 +45,7 @@ def break_even_costs(
     pays = [n for n, (a, b) in enumerate(zip(cached, plain, strict=True), 1) if a < b - 1e-12]
     return {
         "model": model_id,
+        "provider": row.provider,
         "ttl": ttl,
         "prefix": prefix,
         "minimum": row.minimum,
@@ -73,13 +76,22 @@ def break_even_table(values: dict[str, Any]) -> Table:
         (f"{n} requests with caching", f"{values['cached'][-1]:.5f} dollars"),
     )
     notes = (f"Prices read on {prices.read_on()}. {values['note']}".strip(),)
-    return Table(f"{values['model']}, entries of {values['ttl']}", ("what", "value"), rows, notes=notes, width=48)
+    # Only Anthropic sells entries of two ages.
+    title = values["model"] + (f", entries of {values['ttl']}" if values["provider"] == "anthropic" else "")
+    return Table(title, ("what", "value"), rows, notes=notes, width=48)
 
 
 def break_even(
     model_id: str = "claude-sonnet-4-6", ttl: str = "5m", prefix: int = 2000, fresh: int = 20, answer: int = 100
 ) -> Explorer:
-    """Choose a model of the price table, how long entries live, and the lengths."""
+    """Choose a model of the price table, how long entries live, and the lengths.
+
+    Raises ValueError for lengths to start with that lie beyond the sliders: 20,000, 5,000 and 2,000 tokens.
+    """
+    prefix, fresh, answer = (
+        start_value(name, value, 0, MOST[name])
+        for name, value in (("prefix", prefix), ("fresh", fresh), ("answer", answer))
+    )
 
     def compute(model_id: str, ttl: str, prefix: int, fresh: int, answer: int) -> Result:
         values = break_even_costs(model_id, ttl, prefix, fresh, answer)
@@ -99,9 +111,9 @@ def break_even(
                 options=[row.id for row in prices.models()], value=model_id, description="Model"
             ),
             "ttl": ipywidgets.Dropdown(options=("5m", "1h"), value=ttl, description="TTL"),
-            "prefix": slider(prefix, "Prefix", 20_000, 100),
-            "fresh": slider(fresh, "New", 5_000, 10),
-            "answer": slider(answer, "Answer", 2_000, 10),
+            "prefix": slider(prefix, "Prefix", MOST["prefix"], 100),
+            "fresh": slider(fresh, "New", MOST["fresh"], 10),
+            "answer": slider(answer, "Answer", MOST["answer"], 10),
         }
 
     settings = {"model_id": model_id, "ttl": ttl, "prefix": prefix, "fresh": fresh, "answer": answer}

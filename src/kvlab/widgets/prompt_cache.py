@@ -6,10 +6,12 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from kvlab import plots
-from kvlab.providers import as_usage, cost, first_difference, prices, prompt_text
+from kvlab.providers import as_usage, cost, first_difference, openai_cached_tokens, prices, prompt_text
 from kvlab.providers.prompt import ANSWER, anthropic_blocks, openai_blocks
 from kvlab.show import Table
+from kvlab.validate import amount, shown, whole
 from kvlab.widgets.base import Controls, Explorer, Result
+from kvlab.widgets.start import start_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,7 +24,7 @@ FRONT, BACK = "in front of the handbook", "behind the handbook"
 MODELS = ("claude-opus-5", "claude-sonnet-4-6", "claude-haiku-4-5", "gpt-4o", "gpt-5.4")
 ASKED = ("Who found the kite?", "What did mom wash?")
 PAGE = "Mom washed the frame. Dad fixed the chair. The birds sang in the trees. It was a warm morning. "
-MOST_TOKENS, MOST_WAIT, MOST_CHARACTERS = 3000, 4000, 2000
+LEAST_TOKENS, MOST_TOKENS, MOST_WAIT, MOST_CHARACTERS = 100, 3000, 4000, 2000
 _keys = itertools.count()  # each view begins with an empty cache: an API key of its own
 
 
@@ -37,21 +39,24 @@ def prompt_cache_view(
 ) -> dict[str, Any]:
     """Send two requests through the provider's SDK, the second one `wait` seconds later, with `line` in place of LINE.
 
-    line: stands in front of a handbook of about `length` tokens, or behind it (`place`). ttl: Anthropic's "5m" or "1h".
+    line: stands in front of a handbook of about `length` tokens, or behind it (`place`). ttl: Anthropic's "5m" or "1h";
+    "5m" for OpenAI's models, whose entries live for 10 minutes here.
     Returns requests (for each: prompt, read, written, fresh, from_cache, computed in tokens; paid, plain in dollars),
     difference (first differing byte and the text around it, or None), common (equal tokens at the beginning), edge (whole
-    blocks of them, in tokens) and the settings. Raises ValueError for an unknown place, model, ttl, or a negative number.
+    blocks of them, in tokens), stored (whether the first request has left an entry) and the settings. Raises ValueError
+    for an unknown place, model or ttl, a line that is no text, and bad numbers.
     """
     if place not in (FRONT, BACK):
         raise ValueError(f"the line stands {FRONT} or {BACK}, not {place!r}")
     if model_id not in MODELS:
         raise ValueError(f"choose one of {', '.join(MODELS)}, not {model_id!r}")
-    if not 1 <= length <= MOST_TOKENS or wait < 0:
-        raise ValueError(f"length is 1 to {MOST_TOKENS} tokens and wait at least 0 seconds, got {length} and {wait}")
-    if len(line) > MOST_CHARACTERS:
-        raise ValueError(f"the line has {len(line):,} characters: {MOST_CHARACTERS:,} are the most")
+    _check_server(server)
+    length, wait = whole("length", length, least=1), amount("wait", wait)
+    if length > MOST_TOKENS:
+        raise ValueError(f"length must be at most {MOST_TOKENS} tokens, got {shown(length)}")
+    _check_line(line)
     row = prices.model(model_id)
-    row.per_million(ttl if row.provider == "anthropic" else "5m")  # refuses an unknown ttl
+    row.per_million(ttl)  # refuses a ttl that is unknown, or that the model lacks
     book = _handbook(server, length)
     bodies = [
         _body(row.provider, model_id, ttl, one, place, book, asked)
@@ -83,6 +88,9 @@ def prompt_cache_view(
         "difference": first_difference(prompt_text(bodies[0]), prompt_text(bodies[1])),
         "common": common,
         "edge": common // server.engine.blocks.block_size * server.engine.blocks.block_size,
+        "stored": bool(requests[0]["written"])
+        if row.provider == "anthropic"
+        else openai_cached_tokens(requests[0]["prompt"]) > 0,
         "wait": wait,
         "ttl": {"5m": 300, "1h": 3600}[ttl] if row.provider == "anthropic" else 600,
         "minimum": row.minimum,
@@ -121,6 +129,9 @@ def prompt_cache_table(view: dict[str, Any]) -> Table:
         before, one, other = (text.replace("\n", "\\n") for text in (parted.before, parted.a, parted.b))
         where = f"after '{before}' the first has '{one}', the second '{other}'"
     alive = "alive" if view["wait"] < view["ttl"] else "expired"
+    entry = f"The entry lives for {view['ttl']:,} s; after {view['wait']:,} s it is {alive}."
+    if not view["stored"]:
+        entry = "The first request has left no entry: what could be cached is below the minimum."
     rows = [
         (kind, *(f"{request[key]:,}" for request in view["requests"]))
         for kind, key in (
@@ -139,13 +150,18 @@ def prompt_cache_table(view: dict[str, Any]) -> Table:
     notes = (
         f"First differing byte: {'none' if parted is None else parted.byte}; {where}",
         f"{view['common']:,} tokens in common, {view['edge']:,} of them in whole blocks; minimum {view['minimum']:,}",
-        f"The entry lives for {view['ttl']:,} s; after {view['wait']:,} s it is {alive}. Prices read on {prices.read_on()}.",
+        f"{entry} Prices read on {prices.read_on()}.",
     )
     return Table("Two requests", ("what", "first", "second"), tuple(rows), notes=notes, width=48)
 
 
 def prompt_cache(server: LocalServer, length: int = 1100) -> Explorer:
-    """Edit the second request's first line, move it, change the length, the pause, the model and the time to live."""
+    """Edit the second request's first line, move it, change the length, the pause, the model and the time to live.
+
+    length: of the handbook to start with, in tokens, 100 to 3,000. Raises ValueError for another one.
+    """
+    _check_server(server)
+    length = start_value("length", length, LEAST_TOKENS, MOST_TOKENS)
     settings: dict[str, Any] = {
         "line": LINE,
         "place": FRONT,
@@ -173,13 +189,29 @@ def prompt_cache(server: LocalServer, length: int = 1100) -> Explorer:
         return {
             "line": ipywidgets.Text(value=LINE, description="Line", continuous_update=False, layout=wide),
             "place": ipywidgets.Dropdown(options=(FRONT, BACK), value=FRONT, description="stands"),
-            "length": slider("Handbook", length, 100, MOST_TOKENS, 100),
+            "length": slider("Handbook", length, LEAST_TOKENS, MOST_TOKENS, 100),
             "wait": slider("Pause (s)", 60, 0, MOST_WAIT, 20),
             "model_id": ipywidgets.Dropdown(options=MODELS, value=settings["model_id"], description="Model"),
             "ttl": ipywidgets.Dropdown(options=("5m", "1h"), value="5m", description="TTL"),
         }
 
     return Explorer(QUESTION, settings, compute, build).show()
+
+
+def _check_server(server: Any) -> None:
+    from kvlab.providers import LocalServer
+
+    if not isinstance(server, LocalServer):
+        raise ValueError(f"give a running LocalServer, got {server!r:.60}")
+
+
+def _check_line(line: Any) -> None:
+    if not isinstance(line, str):
+        raise ValueError(f"the line must be a text, got {line!r:.60}")
+    if len(line) > MOST_CHARACTERS:
+        raise ValueError(f"the line has {len(line):,} characters: {MOST_CHARACTERS:,} are the most")
+    if any("\ud800" <= character <= "\udfff" for character in line):
+        raise ValueError("the line holds half a character (a lone surrogate): write whole ones")
 
 
 def _body(provider: str, model_id: str, ttl: str, line: str, place: str, book: str, asked: str) -> dict[str, Any]:

@@ -16,16 +16,21 @@ from kvlab.show import Table
 from kvlab.validate import whole
 from kvlab.widgets.base import _WIDGET_VIEW, Controls, _in_notebook
 from kvlab.widgets.sampling_view import bars_svg, lab_view, stage_table, token_table
+from kvlab.widgets.start import start_amount, start_value
 
 QUESTION = "Which tokens can come next, how likely is each, and which stage has cut the others?"
 PROMPT = "mom washed the"
 DRAWS = (0, 100, 1_000, 10_000, 200_000)
 N_TEXTS, N_NEW = 3, 24
+RANGES = {"temperature": (0, 3), "top_p": (0.01, 1), "min_p": (0, 1), "penalty": (0.5, 3)}  # of the sliders
+MOST_K = 60
 
 
 @torch.no_grad()
 def next_logits(model: Llama, prompt: str) -> tuple[list[int], torch.Tensor]:
     """The ids of a prompt, and the logits (vocab,) of the token after it, in float64 on the CPU."""
+    if not isinstance(prompt, str):
+        raise ValueError(f"the prompt must be a text, got {prompt!r:.60}")
     if not prompt.strip():
         raise ValueError("the prompt is empty: write at least one word")
     ids = prompt_ids(model, prompt, 1)
@@ -62,7 +67,7 @@ class SamplingLab:
         self.controls: Controls = {}
         self.panel: Any = None
         self._settings = settings
-        self._prompt = ""
+        self._prompt: str | None = None  # nothing has been computed
         self._ids: list[int] = []
         self._logits = torch.empty(0)
         self._labels = [_label(model, token) for token in range(model.config.vocab_size)]
@@ -189,7 +194,8 @@ class SamplingLab:
     def _build(self) -> None:
         import ipywidgets
 
-        def slider(name: str, label: str, low: float, high: float, step: float) -> Any:
+        def slider(name: str, label: str, step: float) -> Any:
+            low, high = RANGES[name]
             return ipywidgets.FloatSlider(
                 value=self._settings[name], min=low, max=high, step=step, description=label, readout_format=".2f"
             )
@@ -197,11 +203,11 @@ class SamplingLab:
         wide = ipywidgets.Layout(width="90%")
         self.controls = {
             "prompt": ipywidgets.Text(value=self._prompt, description="Prompt", continuous_update=False, layout=wide),
-            "temperature": slider("temperature", "Temperature", 0, 3, 0.05),
-            "top_k": ipywidgets.IntSlider(value=self._settings["top_k"], min=0, max=60, description="Top-k"),
-            "top_p": slider("top_p", "Top-p", 0.01, 1, 0.01),
-            "min_p": slider("min_p", "Min-p", 0, 1, 0.01),
-            "penalty": slider("penalty", "Penalty", 0.5, 3, 0.05),
+            "temperature": slider("temperature", "Temperature", 0.05),
+            "top_k": ipywidgets.IntSlider(value=self._settings["top_k"], min=0, max=MOST_K, description="Top-k"),
+            "top_p": slider("top_p", "Top-p", 0.01),
+            "min_p": slider("min_p", "Min-p", 0.01),
+            "penalty": slider("penalty", "Penalty", 0.05),
             "order": ipywidgets.Dropdown(options=list(ORDERS), value=self._settings["order"], description="Order"),
             "draws": ipywidgets.Dropdown(options=DRAWS, value=self._settings["draws"], description="Draws"),
             "predict": ipywidgets.Checkbox(value=False, description="Predict first"),
@@ -247,19 +253,24 @@ def sampling_lab(
     order: str = "transformers",
     draws: int = 0,
 ) -> SamplingLab:
-    """Show the lab; the arguments are the settings to start with. top_k = 0 keeps all tokens."""
-    if model.tokenizer is None:
+    """Show the lab; the arguments are the settings to start with. top_k = 0 keeps all tokens.
+
+    Raises ValueError for settings that the sliders cannot show.
+    """
+    if getattr(model, "tokenizer", None) is None:
         raise ValueError("this model has no tokenizer, so the lab cannot take a text: load one that has")
     if draws not in DRAWS:
         raise ValueError(f"draws must be one of {', '.join(map(str, DRAWS))}, got {draws}")
+    if not isinstance(order, str):
+        raise ValueError(f"order must be one of {', '.join(ORDERS)}, got {order!r:.60}")
     return SamplingLab(
         model,
         prompt=prompt,
-        temperature=temperature,
-        top_k=whole("top_k", top_k),
-        top_p=top_p,
-        min_p=min_p,
-        penalty=penalty,
+        temperature=start_amount("temperature", temperature, *RANGES["temperature"]),
+        top_k=start_value("top_k", top_k, 0, MOST_K),
+        top_p=start_amount("top_p", top_p, *RANGES["top_p"]),
+        min_p=start_amount("min_p", min_p, *RANGES["min_p"]),
+        penalty=start_amount("penalty", penalty, *RANGES["penalty"]),
         order=order,
         draws=draws,
         predict=False,
