@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+import pytest
 import torch
 
 from helpers import require
@@ -41,6 +42,15 @@ def serving(model: Llama | None = None, **options: Any) -> Iterator[LocalServer]
         require(package)
     with LocalServer(model or tiny(), **{"clock": StillClock(), "name": "tiny"} | options) as server:
         yield server
+
+
+def name_a_dead_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of a learner behind a proxy, which is not there: what goes to it fails."""
+    for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"):
+        for spelled in (name, name.lower()):
+            monkeypatch.setenv(spelled, "http://127.0.0.1:9")
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
 
 
 def words(n: int, seed: int = 0) -> str:

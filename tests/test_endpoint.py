@@ -9,7 +9,8 @@ import pytest
 from helpers import require
 from kvlab import endpoint
 from kvlab.cli.main import main
-from provider_server import serving
+from kvlab.providers.loopback import is_loopback
+from provider_server import name_a_dead_proxy, serving
 
 require("openai")
 
@@ -65,9 +66,54 @@ def test_the_command_times_the_local_server(capsys: pytest.CaptureFixture) -> No
     [
         (["http://127.0.0.1:9/v1"], "nothing answers"),
         (["127.0.0.1:9"], "must begin with http"),
+        (["http://[::1"], "is not an address"),
+        (["http://"], "is not an address"),
+        (["http://127.0.0.1:99999/v1"], "is not an address"),
+        (["http://a b/v1"], "is not an address"),
+        (["http://127.0.0.1:9/v1", "--prompt", ""], "--prompt needs a question"),
+        (["http://127.0.0.1:9/v1", "--prompt", "\udcff"], "valid UTF-8"),
         (["http://127.0.0.1:9/v1", "--repeat", "0"], "at least 1"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments: list[str], said: str, capsys: pytest.CaptureFixture) -> None:
     assert main(["measure", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_an_empty_key_counts_as_none_and_a_broken_one_is_named(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving() as server:
+        short = ["measure", f"{server.url}/v1", "--tokens", "2", "--repeat", "1"]
+        monkeypatch.setenv("OPENAI_API_KEY", "  ")
+        assert main(short) == 0 and "median" in capsys.readouterr().out
+        for broken in ("one\ntwo", "ключ"):
+            monkeypatch.setenv("OPENAI_API_KEY", broken)
+            assert main(short) == 2
+            assert "OPENAI_API_KEY holds" in capsys.readouterr().err
+
+
+def test_this_machine_is_measured_past_any_proxy(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name_a_dead_proxy(monkeypatch)
+    with serving() as server:
+        assert main(["measure", f"{server.url}/v1", "--tokens", "2", "--repeat", "1"]) == 0
+        assert "median" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://127.0.0.1:8000/v1", True),
+        ("http://127.8.0.1", True),
+        ("http://localhost:1/v1", True),
+        ("http://[::1]:8000/v1", True),
+        ("https://api.openai.com/v1", False),
+        ("http://10.0.0.1", False),
+        ("http://localhost.example.org", False),
+        ("http://127.0.0.1@example.org", False),
+    ],
+)
+def test_which_addresses_are_this_machine(url: str, here: bool) -> None:
+    assert is_loopback(url) == here

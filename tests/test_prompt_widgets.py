@@ -141,6 +141,14 @@ def test_time_and_minimum_and_ttl(server: LocalServer) -> None:
         ({"wait": -1}, "wait"),
         ({"ttl": "2h"}, "ttl"),
         ({"line": "a" * 2001}, "2,001 characters"),
+        ({"line": None}, "line must be a text"),
+        ({"line": "\ud800"}, "half a character"),
+        ({"length": 1.5}, "length"),
+        ({"length": True}, "length"),
+        ({"length": None}, "length"),
+        ({"wait": "3"}, "wait"),
+        ({"wait": None}, "wait"),
+        ({"model_id": "gpt-4o", "ttl": "1h"}, "no cache entries of an hour"),
     ],
 )
 def test_the_view_refuses_and_sends_nothing(server: LocalServer, options: Any, message: str) -> None:
@@ -164,6 +172,31 @@ def test_prompt_cache_widget_draws_the_counts_of_the_sdk(server: LocalServer) ->
     assert "10:15" in shown.table and "alive" in shown.table and "\\n" in shown.table
     shown.controls["wait"].value = 400
     assert "expired" in shown.table and shown.values["requests"][1]["read"] == 0
+
+
+def test_the_note_tells_of_no_entry_that_does_not_exist(server: LocalServer) -> None:
+    shown = widgets.prompt_cache(server, length=300)
+    for model in (SONNET, HAIKU, "gpt-4o"):
+        shown.controls["model_id"].value = model
+        assert "left no entry" in " ".join(shown.table.split()) and "alive" not in shown.table, model
+    shown.controls["length"].value = 1200
+    assert shown.values["stored"] and "alive" in shown.table
+
+
+def test_values_beyond_the_sliders_and_no_server_are_refused(server: LocalServer) -> None:
+    for length in (50, 3001):
+        with pytest.raises(ValueError, match="length must be"):
+            widgets.prompt_cache(server, length=length)
+    with pytest.raises(ValueError, match="prefix must be from 0 to 20,000"):
+        widgets.break_even(prefix=50_000)
+    for call in (widgets.prompt_cache, widgets.prompt_cache_view):
+        with pytest.raises(ValueError, match="give a running LocalServer"):
+            call(None)  # type: ignore[arg-type]
+
+
+def test_only_anthropics_entries_are_named_by_their_ttl() -> None:
+    assert "entries of 5m" in widgets.break_even(SONNET).table
+    assert "5m" not in widgets.break_even("gpt-4o").table and "5m" not in widgets.break_even("gpt-5.6-sol").table
 
 
 # --- faults in the prefix cache --------------------------------------------------------------------------------------

@@ -74,6 +74,18 @@ def test_request_cost_counts_each_kind_once():
             request_cost(bad_usage, bad_prices)
 
 
+def test_odd_usage_and_multipliers_are_counted_or_refused_in_a_sentence():
+    usage = {"input_tokens": 0, "cache_creation": {"ephemeral_1h_input_tokens": None}, "cache_creation_input_tokens": 3}
+    row = prices.model("claude-opus-5")
+    assert cost(usage, "claude-opus-5") == pytest.approx(3 * row.cache_write / 1e6)
+    with pytest.raises(ValueError, match="usage must be"):
+        cost(None, "claude-opus-5")
+    with pytest.raises(ValueError, match="usage must be"):
+        request_cost(None, row.per_million())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="never pay"):
+        break_even_requests(1e300, 1 - 1e-16)
+
+
 def test_first_difference_names_the_byte():
     found = first_difference("prix: 3 € net", "prix: 3 $ net")
     assert found is not None and (found.byte, found.before, found.a[0], found.b[0]) == (8, "prix: 3 ", "€", "$")

@@ -177,11 +177,19 @@ def test_lab_without_a_front_end_keeps_bars_and_tables(primer: Llama) -> None:
         ({"prompt": " "}, "the prompt is empty"),
         ({"temperature": -1.0}, "temperature"),
         ({"order": "alphabetical"}, "unknown order"),
+        ({"order": sampling.ORDERS["transformers"]}, "order must be one of"),
+        ({"prompt": ""}, "the prompt is empty"),
+        ({"prompt": None}, "the prompt must be a text"),
+        ({"temperature": 5.0}, "temperature must be from 0 to 3"),
+        ({"top_k": 100}, "top_k must be from 0 to 60"),
+        ({"top_p": 0.001}, "top_p"),
+        ({"penalty": 10}, "penalty"),
+        ({"model": None}, "no tokenizer"),
     ],
 )
 def test_lab_refuses_bad_settings(primer: Llama, change: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        widgets.sampling_lab(primer, **change)
+        widgets.sampling_lab(**{"model": primer} | change)
 
 
 # --- the beam tree --------------------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def prompt_cache_view(
     line: str = LINE,
     place: str = FRONT,
     length: int = 1100,
-    wait: int = 0,
+    wait: float = 0,
     model_id: str = "claude-sonnet-4-6",
     ttl: str = "5m",
 ) -> dict[str, Any]:
@@ -62,7 +62,8 @@ def prompt_cache_view(
         _body(row.provider, model_id, ttl, one, place, book, asked)
         for one, asked in zip((LINE, line), ASKED, strict=True)
     ]
-    key, requests = f"widget {next(_keys)}", []
+    key = f"widget {next(_keys)}"
+    requests: list[dict[str, Any]] = []
     for number, body in enumerate(bodies):
         server.advance(wait if number else 0)
         answer = _send(server, row.provider, key, body)

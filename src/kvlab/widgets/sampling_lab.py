@@ -67,7 +67,7 @@ class SamplingLab:
         self.controls: Controls = {}
         self.panel: Any = None
         self._settings = settings
-        self._prompt: str | None = None  # nothing has been computed
+        self._prompt = ""
         self._ids: list[int] = []
         self._logits = torch.empty(0)
         self._labels = [_label(model, token) for token in range(model.config.vocab_size)]
@@ -157,7 +157,7 @@ class SamplingLab:
     def _compute(self) -> None:
         """`values` for the settings; a new prompt is pushed through the model first. Nothing changes on an error."""
         prompt = self._settings["prompt"]
-        if prompt != self._prompt:
+        if prompt != self._prompt or not self._ids:  # no ids: nothing has been computed yet
             ids, logits = next_logits(self.model, prompt)
         else:
             ids, logits = self._ids, self._logits
