@@ -305,3 +305,18 @@ def test_an_encoder_that_is_not_here_or_damaged(tmp_path: Path, monkeypatch: pyt
 @given(st.text("ab \u00e9e\u0301\U0001f469\u200d", max_size=10))
 def test_any_text_has_a_finite_vector(minilm, text: str) -> None:
     assert bool(torch.isfinite(minilm.encode([text])).all())
+
+
+def test_the_last_token_of_a_long_text_in_sixteen_bits() -> None:
+    """bfloat16 holds no odd number above 256, so positions must not be counted in it."""
+    for length in (257, 258, 301, 558):
+        hidden = torch.zeros(1, 600, 1, dtype=torch.bfloat16)
+        hidden[0, length - 1] = 1
+        assert last_token_pool(hidden, (torch.arange(600) < length)[None]).item() == 1
+
+
+def test_padding_does_not_leak_and_sixteen_bits_do_not_overflow() -> None:
+    hidden = torch.ones(1, 3, 2)
+    hidden[0, 2] = torch.nan
+    assert mean_pool(hidden, torch.tensor([[1, 1, 0]])).tolist() == [[1, 1]]
+    assert mean_pool(torch.full((1, 3, 2), 40000.0).half(), torch.ones(1, 3)).tolist() == [[40000, 40000]]

@@ -160,3 +160,10 @@ def test_an_encoder_is_not_offered_as_a_generator() -> None:
     with pytest.raises(ValueError, match="there is no model 'nope'") as caught:
         kvlab.load("nope")
     assert "minilm" not in str(caught.value)
+
+
+def test_sixteen_bit_weights_get_scales_that_are_wide_enough() -> None:
+    weights = (np.array([[190, 100, -50]]) * 2.0**-24).astype(np.float16)
+    codes, scales = quantize.quantize_rows(weights)
+    assert codes.tolist() == [[127, 67, -33]]
+    assert np.abs(codes * scales[:, None] - weights.astype(np.float64)).max() <= 0.51 * scales[0]

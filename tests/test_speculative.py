@@ -22,6 +22,7 @@ from kvlab.loading import load, random_model
 from kvlab.model import Llama
 from kvlab.primer import corpus
 from kvlab.primer.measure import PROMPTS
+from kvlab.ring import RingCache
 from kvlab.sampling import SamplingSettings
 from kvlab.speculative.drafts import common_prefix
 
@@ -370,3 +371,20 @@ def test_logits_that_are_no_numbers_are_named(chosen: SamplingSettings) -> None:
     broken.model.layers[1].mlp.up_proj.weight.data[0, 0] = math.nan
     with pytest.raises(ValueError, match="the logits hold NaN"):
         sp.speculative_generate(broken, OTHER, [1, 2], 4, 2, chosen)
+
+
+def test_a_table_whose_tokens_are_all_forbidden_proposes_nothing() -> None:
+    def forbid(ids: Any, logits: torch.Tensor) -> torch.Tensor:
+        return logits.index_fill(0, torch.tensor([1, 2, 3, 4, 5, 9]), -torch.inf)
+
+    table = sp.NGramTable.from_documents([[1, 2, 3, 4, 5, 1, 2, 3, 9, 1, 2]], 3, 12)
+    chosen = SamplingSettings(temperature=0, processors=(forbid,))
+    found = sp.speculative_generate(TARGET, sp.NGramDraft(table), [1, 2, 3, 1, 2], 5, 3, chosen)
+    assert found.tokens == generate_cached(TARGET, [1, 2, 3, 1, 2], 5, chosen).tokens
+
+
+def test_a_ring_that_would_forget_is_refused_before_the_first_token() -> None:
+    cache = RingCache(CONFIG, 12, dtype=torch.float64)
+    with pytest.raises(ValueError, match="ring of 12"):
+        sp.speculative_generate(TARGET, TARGET, [1, 2, 3], 20, 3, cache=cache)
+    assert cache.length == 0

@@ -127,3 +127,20 @@ def test_acceptance_rate_is_the_overlap() -> None:
     assert sp.acceptance_rate(p, p) == pytest.approx(1)
     with pytest.raises(ValueError, match="vocab"):
         sp.acceptance_rate(p, q[:3])
+
+
+@pytest.mark.parametrize("row", [[math.nan, 0.5], [-1.0, 2.0], [math.inf, 0.0], [0.0, 0.0]])
+def test_rows_that_are_no_probabilities_are_refused(row: list[float]) -> None:
+    with pytest.raises(ValueError, match="probabilities"):
+        sp.verify_draft([0], [[0.5, 0.5]], [row, [0.5, 0.5]], [0.3])
+    if row != [0.0, 0.0]:
+        with pytest.raises(ValueError, match="probabilities"):
+            sp.verify_draft([1], [row], [[0.5, 0.5], [0.5, 0.5]], [0.3])
+
+
+@pytest.mark.parametrize(
+    ("counts", "chances"), [([10, 10], [math.nan, 0.5]), ([10, 1], [0, 0]), ([10, -5], [0.5, 0.5])]
+)
+def test_a_test_that_must_turn_red_refuses_what_is_no_count(counts: list, chances: list) -> None:
+    with pytest.raises(ValueError, match="finite"):
+        sp.chi_square(counts, chances)

@@ -128,6 +128,8 @@ def _matrix(w: Any) -> np.ndarray:
     weights = np.asarray(w)
     if weights.dtype.kind in "iu":
         weights = weights.astype(np.float64)
+    if weights.dtype == np.float16:  # a scale of its own precision would be off by whole codes
+        weights = weights.astype(np.float32)
     if weights.ndim != 2 or weights.dtype.kind != "f" or weights.size == 0:
         raise ValueError(f"weights must be numbers of shape (rows, columns), got {weights.shape} of {weights.dtype}")
     if not np.isfinite(weights).all():

@@ -10,7 +10,9 @@ def mean_pool(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     Raises ValueError for shapes that do not fit and for a row without any token.
     """
     real = _real(hidden, mask).unsqueeze(-1)
-    return (hidden * real).sum(1) / real.sum(1)
+    wide = torch.promote_types(hidden.dtype, torch.float32)  # sums of 16-bit numbers round, and overflow
+    total = hidden.to(wide).masked_fill(~real, 0).sum(1)  # not times 0, which lets NaN of the padding through
+    return (total / real.sum(1)).to(hidden.dtype)
 
 
 def last_token_pool(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
@@ -20,12 +22,14 @@ def last_token_pool(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """
     real = _real(hidden, mask)
     positions = torch.arange(real.shape[1], device=real.device)
-    last = (real * positions).argmax(1)  # 0 where the first token is the only one
+    last = (real.long() * positions).argmax(
+        1
+    )  # in whole numbers: bfloat16 holds none of 257, 259, ...; 0 where the first token is the only one
     return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
 
 
 def _real(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-    """The mask in the dtype and on the device of `hidden`."""
+    """The mask as truth values on the device of `hidden`."""
     if hidden.dim() != 3 or not hidden.is_floating_point():
         raise ValueError(f"hidden must be a float tensor (B, n, d), got {hidden.dtype} of shape {tuple(hidden.shape)}")
     if mask.shape != hidden.shape[:2]:
@@ -37,4 +41,4 @@ def _real(hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     empty = (mask != 0).sum(1) == 0
     if bool(empty.any()):
         raise ValueError(f"row {int(empty.int().argmax())} of the mask is empty: a text needs at least one token")
-    return mask.to(hidden.device, hidden.dtype)
+    return (mask != 0).to(hidden.device)

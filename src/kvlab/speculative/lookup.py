@@ -102,7 +102,10 @@ class NGramDraft:
                     break
                 logits = torch.full((self.table.vocab_size,), -torch.inf, dtype=torch.float64)
                 logits[list(counts)] = torch.tensor(list(counts.values()), dtype=torch.float64).log()
-                drawn_from, q = rule.draft_distribution(logits, settings, text, n_prompt)
+                try:
+                    drawn_from, q = rule.draft_distribution(logits, settings, text, n_prompt)
+                except ValueError:  # a processor forbids all that the table knows: nothing more is proposed
+                    break
                 token = sampling.sample(drawn_from, generator)
                 told.append(q)
             tokens.append(token)

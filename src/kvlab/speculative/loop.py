@@ -12,6 +12,7 @@ import torch
 from kvlab import sampling
 from kvlab.cache import KVCache, PreallocatedCache, check_fits
 from kvlab.generate import GREEDY, Generation, as_tensor, check_settings, prompt_ids, text_stream
+from kvlab.ring import RingCache
 from kvlab.speculative import rule
 from kvlab.speculative.drafts import Draft, Proposal, as_draft, is_greedy
 from kvlab.validate import whole
@@ -107,6 +108,10 @@ def speculative_generate(
     elif cache.length:
         raise ValueError(
             f"the cache already holds {cache.length} positions of another sequence: truncate it to 0, or make a new one"
+        )
+    elif isinstance(cache, RingCache) and room > cache.window:
+        raise ValueError(
+            f"a ring of {cache.window} slots forgets, so rejected tokens cannot be taken back: use another cache"
         )
     elif room > cache.max_len:
         raise ValueError(f"the text may take {room} positions, but the cache has room for {cache.max_len}")

@@ -136,6 +136,10 @@ def _checked(
         )
     if len(draws) != k:
         raise ValueError(f"there must be one uniform number for each of the {k} draft tokens, got {len(draws)}")
+    if not (bool(p.isfinite().all()) and bool((p >= 0).all()) and bool((p.sum(-1) > 0).all())):
+        raise ValueError("target_probs must hold probabilities: finite, none below 0, and no row of zeros")
+    if not (bool(q.isfinite().all()) and bool((q >= 0).all())):
+        raise ValueError("draft_probs must hold probabilities: finite, none below 0")
     if not all(0 <= u <= 1 for u in draws):
         raise ValueError("uniforms must lie between 0 and 1")
     for i, token in enumerate(tokens):

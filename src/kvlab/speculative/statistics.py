@@ -24,6 +24,8 @@ def chi_square(counts: Any, probs: Any, least: float = 5.0) -> ChiSquare:
     seen, chance = np.asarray(counts, dtype=np.float64), np.asarray(probs, dtype=np.float64)
     if seen.shape != chance.shape or seen.ndim != 1 or not seen.sum() > 0:
         raise ValueError(f"counts and probs must be flat and of one size, got {seen.shape} and {chance.shape}")
+    if not (np.isfinite([seen, chance]).all() and (seen >= 0).all() and (chance >= 0).all() and chance.sum() > 0):
+        raise ValueError("counts and probs must be finite and none below 0, and some probability above 0")
     expected = chance / chance.sum() * seen.sum()
     if (seen[expected == 0] > 0).any():
         return ChiSquare(float("inf"), int((expected > 0).sum()), 0.0)

@@ -9,6 +9,7 @@ from kvlab.show import Table
 from kvlab.speculative.rule import break_even, expected_tokens, speedup
 from kvlab.validate import amount, whole
 from kvlab.widgets.base import Controls, Explorer, Result
+from kvlab.widgets.start import start_amount, start_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -96,5 +97,8 @@ def draft_length(acceptance: float = 0.8, cost_ratio: float = 0.1, extra: float 
             "k": ipywidgets.IntSlider(value=k, min=1, max=MOST, description="K", continuous_update=False),
         }
 
+    for name, value in (("acceptance", acceptance), ("cost_ratio", cost_ratio), ("extra", extra)):
+        start_amount(name, value, 0, 1)
+    start_value("k", k, 1, MOST)
     settings = {"acceptance": acceptance, "cost_ratio": cost_ratio, "extra": extra, "k": k}
     return Explorer(QUESTION, settings, compute, build).show()

@@ -67,7 +67,7 @@ def stage_at(model: Llama, trace: Trace, step: int, layer: int = 0, head: int = 
         "matrix": matrix,
         "rows": _rows(model, trace, stage, matrix),
         "columns": _pieces(model, _held(trace, stage)) if stage.name in OVER_QUERIES else None,
-        "best": _best(model, array) if array.shape == (model.config.vocab_size,) else [],
+        "best": _best(model, array) if stage.name != "bytes" and array.shape == (model.config.vocab_size,) else [],
         "first": [float(value) for value in array.flat[:FIRST]],
         "least": float(finite.min()) if finite.size else math.nan,
         "most": float(finite.max()) if finite.size else math.nan,
