@@ -73,6 +73,11 @@ def test_fast_and_without_models_the_table_is_the_record(run_all: Any) -> None:
         line = next(line for line in text.splitlines() if line.startswith(METHODS[result.method].title + " "))
         assert f"{result.recall(1):.3f}" in line and f"{result.recall(5):.3f}" in line
         assert f"recorded {recorded.about()['made']}" in line
+        ended = recorded.with_equal_endings(result.method)
+        figures = " +".join(
+            f"{value:.3f}" for value in (result.recall(1), result.recall(5), ended.recall(1), ended.recall(5))
+        )
+        assert re.search(rf"^  {METHODS[result.method].title} +{figures}$", text, re.M), "both endings are shown"
 
 
 @pytest.mark.slow

@@ -103,8 +103,8 @@ RED = {
     "none": set(),
     "resampled_from_target": {FREE, FILTERED},
     "draft_probs_unfiltered": {FILTERED},
-    "bonus_from_draft": {FREE, FILTERED},
-    "target_cache_kept": {FREE, FILTERED},
+    "bonus_from_draft": {GREEDY, FREE, FILTERED},
+    "target_cache_kept": {GREEDY, FREE, FILTERED},
 }
 
 
@@ -116,8 +116,8 @@ def pair() -> tuple:
 @pytest.mark.parametrize("fault", widgets.DRAFT_FAULTS)
 def test_each_fault_turns_its_checks_red(pair: tuple, fault: str) -> None:
     found = widgets.run_draft_fault(*pair, fault, n_new=12)
-    assert {name for name, good in found["checks"].items() if not good} - {GREEDY} == RED[fault]
-    assert found["checks"][GREEDY] or fault == "target_cache_kept"
+    assert {name for name, good in found["checks"].items() if not good} == RED[fault]
+    assert 0 < found["acceptance"] < 1, "a draft that is never rejected, or always, tests too little"
     assert sum(found["expected"]) == pytest.approx(1) and sum(found["counted"]) == pytest.approx(1)
     assert found["text"]
 
@@ -128,8 +128,8 @@ def test_break_widget_runs_the_chosen_fault_and_leaves_none_behind(pair: tuple) 
     assert shown.values == widgets.run_draft_fault(*pair, "bonus_from_draft")
     assert "FAILS" in shown.table and faults.FAULTS["bonus_from_draft"].summary in shown.table
     expected, counted = shown.figure.axes[0].get_lines()
-    assert list(counted.get_ydata()) == [100 * share for share in shown.values["counted"][:20]]
-    assert list(expected.get_ydata()) == [100 * share for share in shown.values["expected"][:20]]
+    assert list(counted.get_ydata()) == [100 * share for share in shown.values["counted"][:12]]
+    assert list(expected.get_ydata()) == [100 * share for share in shown.values["expected"][:12]]
     assert all(widgets.run_draft_fault(*pair, "none", n_new=4)["checks"].values())
     with pytest.raises(ValueError, match="choose one of"):
         widgets.run_draft_fault(*pair, "stale_cache")

@@ -1,5 +1,6 @@
 """The retrieval set as it was written, the figures by hand, the methods, and the record of them."""
 
+import dataclasses
 import json
 import shutil
 import sys
@@ -14,7 +15,18 @@ from helpers import require
 from kvlab import checksums
 from kvlab.embeddings import methods, recorded
 from kvlab.embeddings.methods import METHODS, Bm25, Dense, words
-from kvlab.embeddings.retrieval import KINDS, SEARCH, TWINS, Passage, Query, RetrievalSet, judge, retrieval_set
+from kvlab.embeddings.retrieval import (
+    KINDS,
+    SEARCH,
+    TWINS,
+    Passage,
+    Query,
+    RetrievalSet,
+    equal_endings,
+    judge,
+    retrieval_set,
+)
+from kvlab.embeddings.search import cosines
 from kvlab.paths import data_dir
 from real_models import require_model
 
@@ -166,7 +178,8 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setitem(sys.modules, "rank_bm25", None)
     with pytest.raises(ValueError, match="pip install rank-bm25"):
         Bm25().index(["a"])
-    for call in (methods.method, methods.is_available, recorded.vectors, recorded.scores, recorded.recorded):
+    calls = (methods.method, methods.is_available, recorded.vectors, recorded.scores, recorded.recorded)
+    for call in (*calls, recorded.with_equal_endings):
         with pytest.raises(ValueError, match="no method 'word2vec': choose one of bm25, rows"):
             call("word2vec")
     with pytest.raises(ValueError, match="only the scores are recorded"):
@@ -206,6 +219,46 @@ def test_the_recorded_figures_make_the_units_point() -> None:
         right, tied, wrong = result.twins()
         assert right + tied + wrong == 32 and right < 24, f"{result.method} reads negation and order"
     assert found["bm25"].row()["recall@5"] == recall["bm25"]
+
+
+def test_equal_endings_add_a_full_stop_and_nothing_else() -> None:
+    """The confounder that a reader found: all passages end in a full stop, 40 of the 48 search queries in no sign."""
+    ended = equal_endings(SET)
+    assert ended.passages == SET.passages and all(text.endswith(".") for text in TEXTS.values())
+    changed = [(old, new) for old, new in zip(SET.queries, ended.queries, strict=True) if old != new]
+    assert all(new.text == old.text + "." and old.text[-1].isalnum() for old, new in changed)
+    assert sum(old.kind in SEARCH for old, _ in changed) == 40
+    assert all(query.text[-1] in ".?!" for query in ended.queries)
+    assert equal_endings(ended) == ended
+
+
+def test_what_the_last_token_finds_depends_on_a_full_stop() -> None:
+    """Without any model: MiniLM is unmoved, the language model's vectors find more than shared words, then still far less."""
+    found = {name: recorded.with_equal_endings(name) for name in METHODS}
+    recall = {name: result.recall(5) for name, result in found.items()}
+    assert recall["last_hidden"] == 0.5 and recorded.recorded("last_hidden").recall(5) == 9 / 48
+    assert recall["minilm"] == recorded.recorded("minilm").recall(5)
+    assert recall["bm25"] == recorded.recorded("bm25").recall(5) < recall["mean_hidden"] < 0.6
+    assert all(result.query_ms == () for result in found.values())
+    notes = recorded.about()[recorded.ENDED]
+    assert set(notes["from"]) == set(METHODS) and all("==" in p for names in notes["from"].values() for p in names)
+    assert (recorded.folder() / f"{recorded.ENDED}.npz").stat().st_size < 300_000
+
+
+def test_the_ended_queries_are_those_of_the_recorded_scores() -> None:
+    queries, passages = recorded.ended_queries(), recorded.vectors("last_hidden")[0]
+    again = judge("again", torch.stack([cosines(query, passages) for query in queries]), SET)
+    assert again.recall(5) == recorded.with_equal_endings("last_hidden").recall(5)
+    same = [i for i, query in enumerate(SET.queries) if query.text[-1] in ".?!"]
+    assert torch.allclose(queries[same], recorded.vectors("last_hidden")[1][same], atol=0.05)
+
+
+def test_a_model_gives_the_recorded_ended_query() -> None:
+    require_model("smollm2")
+    searcher = methods.method("last_hidden")
+    assert isinstance(searcher, Dense)
+    fresh = searcher.encode([equal_endings(SET).queries[1].text])[0]
+    assert float(torch.cosine_similarity(fresh, recorded.ended_queries()[1], dim=0)) > 1 - 1e-5
 
 
 def same_but_for_near_ties(live: torch.Tensor, kept: torch.Tensor) -> bool:
@@ -260,3 +313,11 @@ def test_a_damaged_record_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "embeddings" / "minilm.npz").unlink()
     with pytest.raises(ValueError, match=r"there is no minilm\.npz"):
         recorded.recorded("minilm")
+
+
+def test_recorded_scores_judge_no_other_set() -> None:
+    data = retrieval_set()
+    turned = dataclasses.replace(data, passages=tuple(reversed(data.passages)))
+    with pytest.raises(ValueError, match="another set"):
+        recorded.recorded("minilm", turned)
+    assert recorded.recorded("minilm", data).recall(5) > 0.9

@@ -149,6 +149,7 @@ def test_planner_shows_what_the_plain_function_returns() -> None:
     for name, value in (("gpu", "h100"), ("prompt_len", 4096.0), ("n_new", 2.0), ("batch", 32.0), ("bits", 8)):
         shown.controls[name].value = value
     assert shown.values == widgets.capacity_plan("llama-3-8b", "h100", 4096, 2, 32, 8)
+    assert "8 bits for every weight and for the KV cache" in shown.table and "at least" not in shown.table
     assert shown.picture != first and shown.picture[:4] == PNG
     heights = [bar.get_height() for bar in shown.figure.axes[0].patches]
     np.testing.assert_allclose(

@@ -96,10 +96,10 @@ print(
 # %%
 ENGLISH, RUSSIAN = real_tokenizers.PAIRS[1]
 quiz.predict(
-    f"'{RUSSIAN}' is Russian for '{ENGLISH}' and has {len(RUSSIAN)} characters. A guide counts 7 tokens. How many are they in Llama 3's tokenizer?",
-    options=["7, as the guide says", "12", "30, one for each character"],
+    f"'{RUSSIAN}' is Russian for '{ENGLISH}' and has {len(RUSSIAN)} characters. In Llama 3's tokenizer the English sentence is 8 tokens. How many is the Russian one?",
+    options=["8", "12", "23", "55"],
     answer=lambda: str(len(real_tokenizers.split("llama-3", RUSSIAN).ids)),
-    reveal="One more with the begin token that the model gets. The English sentence has 8: the tokenizer was made from a collection of texts with far more English in it, so English words got tokens of their own.",
+    reveal="One more with the begin token that the model gets. A guide counts 7. SmolLM2 has 23, and 55 would be one for each byte. The tokenizer was made from a collection of texts with far more English in it, so English words got tokens of their own.",
 )
 
 # %%
@@ -122,7 +122,7 @@ assert len(real_tokenizers.split("llama-3", RUSSIAN).ids) == 12
 plots.bars(russian, "tokenizer", "Russian / English tokens", "The same sentence, two languages")
 
 # %% [markdown]
-# *The figure: tokens of the Russian sentence divided by tokens of the English one, one bar for each tokenizer. o200k is lowest with 1.25, Llama 3, DeepSeek and Tekken have 1.5, SmolLM2 nearly 3, the primer more than 5.*
+# *The figure: tokens of the Russian sentence divided by tokens of the English one, one bar for each tokenizer. o200k is lowest with 1.25, Llama 3, DeepSeek and Tekken have 1.5, cl100k 1.75, SmolLM2 nearly 3, the primer more than 5.*
 #
 # More tokens mean more passes, more cache and a larger bill for the same sentence. Which language pays depends on what the tokenizer was made from: the primer has seen English only, so a Russian letter falls apart into its two bytes. `<D0>` in the table is such a byte, written as a hexadecimal number.
 #
@@ -158,6 +158,9 @@ assert all(real_tokenizers.split(name, RUSSIAN).ids != ids for name in names)
 # ### Every tensor of a call
 #
 # `kvlab.trace` writes the whole call out in plain steps, from the weights, without any module of the model. It keeps every tensor. Letters: *n* positions of this pass, *m* positions held after it, *D* the width, *H* query heads, *G* KV heads, *d* numbers per head, *F* the width of SwiGLU, *V* the vocabulary.
+# In the formulas *x* is the residual stream, *h* what the norm before made of it, *g* the weights of that norm, *E* the table of token rows, and *q₁*, *q₂* are the two halves of a query (*k₁*, *k₂* of a key). In the decode step the one id is the token that was just drawn.
+#
+# SwiGLU computes two lists of *F* numbers from each row. *up* holds features; *gate* decides for each of them how much passes. It goes through *silu(a)* = *a* · sigmoid(*a*), which is nearly *a* for large numbers and nearly 0 for very negative ones; then the two are multiplied.
 
 # %%
 SETTINGS = sampling.SamplingSettings(temperature=0.7, top_p=0.9, seed=SEED)
@@ -171,7 +174,7 @@ assert call.stage("keys held", 0, "decode").shape[1] == len(call.ids) + 1, (
 call.table(layer=0)
 
 # %% [markdown]
-# That the steps are plain proves nothing: they could be plainly wrong. So the same call goes through the real model, with its modules, its cache and its fused attention. Hooks catch what each part gets and gives, and every tensor is compared.
+# That the steps are plain proves nothing: they could be plainly wrong. So the same call goes through the real model, with its modules, its cache and its fused attention (one call that never stores the scores). Hooks, functions that PyTorch calls whenever a part has run, catch what each part gets and gives, and every tensor is compared.
 
 # %%
 found = trace.check(call, model)
@@ -204,7 +207,7 @@ found.table()
 widgets.trace_stepper(model, "mom washed the", step=14)
 
 # %% [markdown]
-# *The figure: the tensor of the chosen step. A matrix is a heat map with one row for each position; logits and probabilities are bars of the ten likeliest tokens; a masked score stays blank.*
+# *The figure: the tensor of the chosen step. A matrix is a heat map with one row for each position; logits and probabilities are bars of the ten likeliest tokens; a masked score stays blank; in *weights* the same pairs hold 0 and look like any small number.*
 #
 # Places to stop at: *scores*, where the upper triangle is blank; *weights*, where the first row has a single 1; *residual 2* of the last block beside *rows*, to see how large the numbers have grown; *keys held* in the decode step, which has one row more than before.
 #
@@ -248,12 +251,12 @@ assert slopes[-1] < 1e-3, "saturated: the slope is gone"
 tiny, large = trace.shapes_of("primer", 4), trace.shapes_of("llama-3-8b", 4)
 widest = {n: max(trace.shapes_of("llama-3-8b", n), key=lambda s: math.prod(s.shape)).name for n in (4, 1024)}
 quiz.predict(
-    "Llama-3 8B reads a prompt of 4 tokens. Which single tensor of the pass holds the most numbers?",
+    "Llama-3 8B reads a prompt of 4 tokens; the head runs for the last position only. Which tensor that the pass computes holds the most numbers?",
     options=["scores, of all heads", "gate, the inner width of SwiGLU", "logits"],
     answer=lambda: next(
         o for o in ("scores, of all heads", "gate, the inner width of SwiGLU", "logits") if o.startswith(widest[4])
     ),
-    reveal=f"128,256 logits stand against 4 x 14,336 numbers in gate and 32 x 4 x 4 scores. With 1,024 tokens it is {widest[1024]}: 32 x 1,024 x 1,024. Scores grow with the square of the length, the logits of one position do not grow.",
+    reveal=f"128,256 logits stand against 4 x 14,336 numbers in gate and 32 x 4 x 4 scores. With 1,024 tokens it is {widest[1024]}: 32 x 1,024 x 1,024. Scores grow with the square of the length, the logits of one position do not grow. (With logits for every position, as many libraries give them by default, logits would win there too: 1,024 x 128,256.)",
 )
 
 # %%
@@ -270,7 +273,7 @@ trace.shapes_table(["primer", "llama-3-8b"], 4)
 #
 # ### What the mask and RoPE do to scores
 #
-# Two queries and keys that are the same at two pairs of positions, 9 and 4, then 60 and 55: RoPE turns each by its own position.
+# One query and one key, put at positions 9 and 4, then at 60 and 55, then at 60 and 4: RoPE turns each by its own position.
 
 # %%
 generator = torch.Generator().manual_seed(SEED)
@@ -296,7 +299,7 @@ print(f"scores of block 0: {int(torch.isfinite(scores[0]).sum())} of {n * n} pai
 assert int(torch.isfinite(scores[0]).sum()) == n * (n + 1) // 2
 
 # %% [markdown]
-# Only the distance counts. That is why a key may be turned once, when it goes into the cache, and never again.
+# The score depends on what is in query and key; of the two positions only the distance counts. That is why a key may be turned once, when it goes into the cache, and never again.
 #
 # ### From logits to a token
 #
@@ -321,21 +324,24 @@ assert kept == 2 and abs(probs[1] / probs[0] - PRINTED[1] / PRINTED[0]) > 0.02
 
 # %%
 quiz.predict(
-    "Leave out the last norm. What happens to the text that the model writes?",
+    "Leave out the last norm and always take the likeliest token. What happens to the text that the model writes?",
     options=[
         "Nothing: a norm changes the size, and the largest logit stays the largest",
         "It becomes noise",
         "It goes another way, and still reads like a text",
     ],
     answer="It goes another way, and still reads like a text",
-    reveal="RMSNorm is more than a size: it multiplies every column with a weight of its own, so it turns the vector too. The order of the logits changes, a little. The text stays fluent, and nothing but a comparison shows the mistake.",
+    reveal="RMSNorm is more than a size: it multiplies every column with a weight of its own, so it turns the vector too. The order of the logits changes, a little. Here, with one small model and one prompt, the text stays fluent, and nothing but a comparison shows the mistake. With a temperature it would matter more: without the division the logits are so far apart that one token takes everything.",
 )
 
 # %%
 widgets.break_trace(model, fault="final_norm_left_out")
 
 # %% [markdown]
-# *The figure: for each stage the largest difference between trace and model as a share of the stage, on a logarithmic axis, with the limit of 10⁻⁵ as a line. Stages before the mistake lie below the line.*
+# *The figure: for each stage the largest difference between trace and model as a share of the stage, on a logarithmic axis, with the limit of 10⁻⁵ as a line. Stages before the mistake lie below the line; a difference of exactly 0 is drawn at 10⁻⁹, where the axis ends.*
+#
+# The mistakes: `final_norm_left_out` leaves out the norm before the head; `residual_left_out` replaces the input of one block by what attention brings instead of adding to it; `position_off_by_one` gives each new token, while decoding, the position after its own; `rope_neighbours` turns neighbouring numbers as a pair, not the two halves; `stale_cache` does not append K and V of a decode step.
+# This run takes the likeliest token, so it has no top-p stage, and two tensors fewer are compared than above (top-p once for each of the two tokens).
 #
 # All of them, one after the other:
 
@@ -351,7 +357,7 @@ for fault in widgets.TRACE_FAULTS:
     assert (fault == "none" or no_such_block) == (seen["first_wrong"] is None)
 
 # %% [markdown]
-# The first stage that is apart names the place of the mistake; all later ones follow from it. Look at `position_off_by_one`: nearly half of the tensors are wrong and the text of the primer is the same, word for word. Text is a poor test of a model's code. Compare tensors.
+# The first stage that is apart names the place of the mistake; all later ones follow from it. Look at `position_off_by_one`: nearly half of the tensors are wrong and the text of the primer is the same, word for word. (Among the new tokens all distances are right; to the prompt they are one too large.) Text is a poor test of a model's code. Compare tensors.
 #
 # ### Build a block
 #
@@ -432,7 +438,7 @@ with check.exercise("rms_norm") as t:
 #
 # *10 minutes · difficulty 2 of 5 · 1 point*
 #
-# The feed-forward part of a block, which holds most of its weights. Only this cell is collected.
+# The feed-forward part of a block, which holds most of its weights. `torch.nn.functional.silu` may be used. Only this cell is collected.
 
 
 # %% exercise="swiglu" minutes=10 difficulty=2 closed=["kvlab.model.Mlp"]
@@ -597,7 +603,7 @@ with check.exercise("apply_rope") as t:
 #
 # *40 minutes · difficulty 5 of 5 · 4 points*
 #
-# A whole block of a Llama, with its cache. Your three functions from above may be copied into this cell: only this cell is collected, and the exercises do not see each other.
+# A whole block of a Llama, with its cache. Your three functions from above may be copied into this cell: only this cell is collected, and the exercises do not see each other. Library functions that the description does not close, such as `torch.nn.functional.rms_norm` and `silu`, may be used.
 
 
 # %% exercise="transformer_block" minutes=40 difficulty=5 closed=["kvlab.model.Block", "torch.nn.functional.scaled_dot_product_attention", "kvlab.trace.call.one_block"]
@@ -810,6 +816,8 @@ print(f"\nan emoji of three persons, {len(family.pieces)} tokens: text after {su
 assert "".join(visible) == family.text and "\ufffd" not in "".join(visible)
 
 # %% [markdown]
+# The emoji is five characters, three persons and two signs that join them; each is shown when its bytes are there, so a reader may see the persons one by one before they join.
+#
 # U+FFFD, drawn as a question mark in a diamond, stands where bytes are no whole character. The remedy is to keep the bytes of an incomplete character until the next token completes it, and no more than those.
 
 # %% [markdown]
@@ -897,7 +905,7 @@ claims.show(card=23)
 # - a pass takes at least its operations divided by the **peak** of the GPU, and at least the bytes it reads divided by the **bandwidth**: the larger of the two (the roofline of notebook 02);
 # - weights and caches must fit into the memory.
 #
-# A bound is not a forecast: real servers reach perhaps half to four fifths of it. But a figure on the wrong side of a bound is wrong, whoever printed it.
+# A bound is not a forecast: the published figures below reach from a quarter to three quarters of it. But a figure on the wrong side of a bound is wrong, whoever printed it.
 
 # %%
 gpu, llama = published.gpu("a100-80gb"), published.model("llama-3-8b")
@@ -923,7 +931,7 @@ for prompt_len, said in GUIDE_MS.items():
 growth = arithmetic.pass_macs(llama, 16384)["total"] / arithmetic.pass_macs(llama, 4096)["total"]
 print(f"from 4,096 to 16,384 tokens the work grows {growth:.2f} times; the guide's times grow {900 / 120:.1f} times")
 simple = arithmetic.predict_latency(llama, gpu, 1024, 256)
-print(f"a simpler count, the one of the exercise below: {1e3 * simple['ttft']:.1f} ms for 1,024 tokens")
+print(f"a simpler count, the one of the exercise below: about {1e3 * simple['ttft']:.1f} ms for 1,024 tokens")
 assert simple["ttft"] > arithmetic.pass_seconds(llama, gpu, 1024)
 
 lengths = [256 * 2**i for i in range(7)]
@@ -940,13 +948,13 @@ plots.lines(
 # %% [markdown]
 # *The figure: time to the first token against the length of the prompt, both axes logarithmic. The guide's three points lie below the line of the bound, where nothing can be.*
 #
-# The simpler count multiplies by all parameters at every position, the token table and the head included; `pass_seconds` leaves the table out (a look-up costs nothing here) and runs the head at the last position only. So it says 53.6 ms where the finer one says 46.7. For a plan that is near enough, and it takes seven numbers.
+# The simpler count multiplies by all parameters at every position, the token table and the head included; `pass_seconds` leaves the table out (a look-up costs nothing here) and runs the head at the last position only. So it says 53.6 ms where the finer one says 46.7: an estimate of the bound, up to 15 % above it for this model, and no bound itself, since a very good server could be faster. (For Llama-3 70B it is 3 % at most; for a small model with a large vocabulary more: 27 % for Llama 3.2 1B.) For a plan that is near enough, and it takes eight numbers, six of the model and two of the GPU. To call a figure impossible, take the finer count, as the tables here do.
 #
 # Attention grows with the square of the length, but up to 16,384 tokens it is the smaller part of the work: four times the tokens are not quite five times the work.
 #
 # ### Tokens per second
 #
-# Decoding reads all weights in each step, whatever the batch. So batching is nearly free until the caches weigh as much as the weights. The guide gives 80, 220 and 400 tokens/s for batches of 1, 8 and 32, and calls the last one saturated.
+# Decoding reads all weights in each step, whatever the batch. So batching is nearly free while the caches are small beside the weights. When both weigh the same, a step takes twice as long; with 4,096 tokens each that is batch 28 here. The guide gives 80, 220 and 400 tokens/s for batches of 1, 8 and 32, and calls the last one saturated.
 
 # %%
 GUIDE_TPS = {1: 80, 8: 220, 32: 400}
@@ -957,17 +965,22 @@ for batch, said in GUIDE_TPS.items():
     assert said < most
 print()
 for row in measured.rows():
-    lengths = f"{row.prompt_len:,} + {row.n_new:,} tokens" if row.prompt_len else "lengths not given"
+    lengths = (
+        f"{row.prompt_len:,} + {row.n_new:,} tokens" if row.has_lengths else "lengths not given: bound without caches"
+    )
     print(
         f"published: {row.tokens_per_second:>5,.0f} of at most {row.bound:>6,.0f} tokens/s, batch {row.batch}, {published.gpu(row.gpu).name}, {lengths}"
     )
     assert row.share < 1
 slow = next(row for row in measured.rows() if row.batch == 8)
 assert slow.tokens_per_second > 2 * GUIDE_TPS[8] and slow.gpu == "a100-40gb"
+longer = arithmetic.decode_tokens_per_second(llama, slow.gpu, 4096, 8)
+print(f"batch 8 on that A100 40GB with 4,096 tokens each: at most {longer:,.0f} tokens/s instead of {slow.bound:,.0f}")
 measured.table()
 
 # %% [markdown]
-# All three figures of the guide are possible, and 80 is plausible. The other two are far too low: somebody measured more than twice as much at batch 8, on a GPU with three quarters of the bandwidth. A fifth of the bandwidth is not saturation.
+# All three figures of the guide are possible, and 80 is plausible. The other two are low, a quarter and a fifth of the bound: somebody measured more than twice as much at batch 8, on a GPU with three quarters of the bandwidth. (With prompts of 1,024 tokens; at 4,096 the bound of that GPU is a sixth lower.) What is wrong is the word *saturated*: a fifth of the bandwidth is not saturation.
+# Both tables use the finer count. Where lengths are not given, the bound is the one without caches, and the share is the least that it can be.
 #
 # Now the whole register: which figures of the guide exceed the hardware?
 
@@ -1002,11 +1015,13 @@ for name in ("a100-80gb", "rtx-4090"):
 assert abs(int4 / 1e9 - 5.73) < 0.01
 
 # %% [markdown]
-# The guide's "4 GB and twice the batch" is neither here nor there. On a GPU of 80 GB the weights were a small part of the memory, so making them smaller gives a fifth more room. On 24 GB the same step nearly triples it.
+# The guide's "4 GB and twice the batch" is right on neither GPU. On a GPU of 80 GB the weights were a small part of the memory, so making them smaller gives a fifth more room. On 24 GB the same step nearly triples it.
 #
 # ### Plan your own
 #
 # Choose a model and a GPU, then lengths and batch. Before you look, write down what you expect for the time to the first token, the time per token and whether it fits.
+#
+# The times are those of the simpler count, so estimates of the bound. *Bits* means every weight and the KV cache; a real 4-bit file is larger, as you have just seen (5.73 GB, where the planner says 4.02), and the cache often stays at 16 bits. The peak stays that of 16-bit arithmetic: a GPU that multiplies numbers of 8 bits faster, as an H100 does, reads a prompt sooner.
 
 # %%
 widgets.capacity_planner()
@@ -1023,7 +1038,7 @@ print(
     f"{plan['model']} on one {plan['gpu']}, {CHOICE['batch']} requests of {CHOICE['prompt_len']:,} + {CHOICE['n_new']} tokens"
 )
 print(
-    f"first token after {plan['ttft']:.2f} s at least, then {1e3 * plan['tpot']:.1f} ms for each; all after {plan['e2e']:.1f} s"
+    f"at best: first token after about {plan['ttft']:.2f} s with 16-bit arithmetic, then {1e3 * plan['tpot']:.1f} ms for each; all after {plan['e2e']:.1f} s"
 )
 together = arithmetic.gb(plan["weight_bytes"] + plan["kv_bytes"])
 print(
@@ -1036,7 +1051,7 @@ print(f"single GPUs of the table on which it fits: {', '.join(fitting) or 'none'
 # %% [markdown]
 # ### A prediction, and a measurement
 #
-# Last, the bound of this course's own model on the machine that you sit at, and the clock beside it. The peak is that of a large matrix product, the bandwidth that of the best of four streaming kernels (notebook 02).
+# Last, the estimate for this course's own model on the machine that you sit at, and the clock beside it. The peak is that of a large matrix product, the bandwidth that of the best of four streaming kernels (notebook 02).
 
 # %%
 side = 256 if FAST else 768
@@ -1069,12 +1084,12 @@ for timed in rounds:
 best = [min(column) for column in zip(*rounds[1:], strict=True)]
 for name, least, seconds in zip(("ttft", "tpot"), (bound["ttft"], bound["tpot"]), best, strict=True):
     print(
-        f"{name}: at least {1e3 * least:6.2f} ms, measured {1e3 * seconds:6.2f} ms: {least / seconds:.0%} of the speed that the machine allows"
+        f"{name}: at best about {1e3 * least:6.2f} ms, measured {1e3 * seconds:6.2f} ms: {least / seconds:.0%} of that speed"
     )
 assert math.isclose(bound["e2e"], bound["ttft"] + (N_NEW - 1) * bound["tpot"])
 
 # %% [markdown]
-# A small model stays far below its bound in decoding: its products are so short that the time goes into starting them, not into reading weights. (A model that fits into the processor's own cache could even be faster than this bound, because it is not read from memory.) The larger the model, the nearer a good server comes: the published figures above reach 28 to 78 %.
+# A small model stays far below that speed in decoding: its products are so short that the time goes into starting them, not into reading weights. (A model that fits into the processor's own cache could even be faster than this, because it is not read from memory.) A large model reads for so long that the starts matter less: the published figures above, all of models with 8 billion parameters, reach 64 and 73 % of the bound where the lengths are known.
 
 
 # %% [markdown]
@@ -1090,7 +1105,7 @@ assert math.isclose(bound["e2e"], bound["ttft"] + (N_NEW - 1) * bound["tpot"])
 def predict_latency(
     model: dict[str, float], gpu: dict[str, float], prompt_len: int, n_new: int, batch: int = 1
 ) -> dict[str, float]:
-    """Lower bounds of ttft, tpot and e2e, in seconds: what arithmetic and memory traffic take at least.
+    """Estimate ttft, tpot and e2e at best, in seconds, from arithmetic and memory traffic, all parameters counted.
 
     model: n_params, n_layers, n_heads, n_kv_heads, d_head, bytes_per_value (of weights and cache; may be fractional).
     gpu: peak_flops (per second), bandwidth (bytes per second), memory_bytes (not needed here). Other keys are ignored.
@@ -1297,11 +1312,11 @@ claims.show(card=24)
 # ### In your own words
 #
 # **Question.** A team wants to serve a 70-billion-parameter model (80 layers, 8 KV heads, head width 128, 16 bits) to 30 people who paste documents of 8,000 tokens. The plan says: "One GPU with 80 GB. A benchmark promises the first token after 0.3 seconds, and our own test with a short prompt printed fluent text, so the software is right."
-# Judge the three statements: the memory, the promise, the test. Use figures where you can (312 · 10¹² operations/s). Three to six sentences.
+# Judge the three statements: the memory, the promise, the test. Use figures where you can (for the one GPU: 312 · 10¹² operations/s). Three to six sentences.
 #
 # ### BEGIN SOLUTION
 # Memory: 70 billion parameters are 140 GB in 16 bits, more than one GPU; and each request adds 2 x 80 x 8 x 128 x 2 bytes = 328 kB a token, 2.6 GB for 8,000 tokens, so 30 requests need another 79 GB (1 point).
-# Promise: 2 x 70 · 10⁹ x 8,000 operations at 312 · 10¹² a second take at least 3.6 seconds on one such GPU, and attention comes on top, so 0.3 seconds are impossible there; ask for the length and the hardware of the benchmark (1 point).
+# Promise: 2 x 70 · 10⁹ x 8,000 operations at 312 · 10¹² a second take at least 3.6 seconds on one such GPU, even if the model fitted, and attention comes on top, so 0.3 seconds are impossible there; ask for the length and the hardware of the benchmark (1 point).
 # Test: fluent text does not show that the tensors are right: a wrong position or a missing norm changes them and the text still reads well, sometimes even stays the same; compare logits or every stage with a reference, with long prompts too (1 point).
 # ### END SOLUTION
 
@@ -1348,10 +1363,10 @@ glossary.vocabulary()
 #
 # - A text becomes bytes, bytes become tokens, and what a token is depends on the tokenizer: ids without it mean nothing, and other languages than English often cost more.
 # - A block is two sums: what attention brings and what SwiGLU computes are added to the stream; a norm stands before each of them, and one more before the head.
-# - RoPE turns queries and keys by their position, so scores depend on distances only and a key can be kept.
+# - RoPE turns queries and keys by their position, so of two positions only their distance counts in a score, and a key can be kept.
 # - The trace of a call and the model agree in every tensor. The first stage that differs names a mistake; the text may not show it at all.
 # - Bytes of an incomplete character wait; everything else can be shown at once.
-# - A pass takes at least operations / peak and at least bytes / bandwidth. Figures beyond that are wrong, figures far below it are slow software or small batches.
+# - A pass takes at least operations / peak and at least bytes / bandwidth. Figures beyond that are wrong, figures far below it are possible: slow software, small batches or short products. The quick estimate, all parameters counted, lies a little above the bound.
 #
 # **Where this lives in real engines** (transformers 5.24.0, `models/llama/modeling_llama.py`)
 #

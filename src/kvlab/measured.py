@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from kvlab.arithmetic import predict_latency
+from kvlab.arithmetic import pass_seconds
 from kvlab.jsonfile import read_json
 from kvlab.paths import data_dir
 from kvlab.published import gpu, model
@@ -40,15 +40,24 @@ class Measured:
     def bound(self) -> float:
         """Tokens per second of `batch` sequences that only decode, at most; at the shortest context where none is given.
 
-        Decoding alone is faster than serving, which prefills new requests between the steps.
+        By the exact count of `pass_seconds`, a step after the other. Decoding alone is faster than serving, which
+        prefills new requests between the steps.
         """
-        tpot = predict_latency(self.model, self.gpu, self.prompt_len or 1, max(2, self.n_new or 2), self.batch)["tpot"]
-        return self.batch / tpot
+        first, steps = self.prompt_len or 1, max(2, self.n_new or 2) - 1
+        passes = (pass_seconds(self.model, self.gpu, 1, first + step, self.batch) for step in range(steps))
+        return self.batch * steps / sum(passes)
 
     @property
     def share(self) -> float:
-        """The published figure as a share of the bound; above 1 it would be impossible."""
+        """The published figure as a share of the bound; above 1 it would be impossible.
+
+        Where no lengths are given this is the least that it can be: with longer contexts the bound is lower.
+        """
         return self.tokens_per_second / self.bound
+
+    @property
+    def has_lengths(self) -> bool:
+        return self.prompt_len is not None and self.n_new is not None
 
 
 @cache
@@ -66,9 +75,13 @@ def table() -> Table:
     """Published figures beside the bound."""
     cells = []
     for row in rows():
-        lengths = f"{row.prompt_len:,} + {row.n_new:,}" if row.prompt_len and row.n_new else "not given"
+        lengths = f"{row.prompt_len:,} + {row.n_new:,}" if row.has_lengths else "not given"
         where = f"{model(row.model).name} on {gpu(row.gpu).name}"
-        figures = (f"{row.tokens_per_second:,.0f}", f"{row.bound:,.0f}", f"{row.share:.0%}")
+        figures = (
+            f"{row.tokens_per_second:,.0f}",
+            f"{row.bound:,.0f}",
+            f"{row.share:.0%}{'' if row.has_lengths else ' or more'}",
+        )
         cells.append(
             (where, row.software, str(row.batch), lengths, *figures, row.note, f"{row.source}, read {row.read}")
         )

@@ -2,6 +2,7 @@
 
 import re
 import time
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -59,7 +60,7 @@ class Bm25:
 
 def words(text: str) -> list[str]:
     """The words of a text in lower case, without signs."""
-    return re.findall(r"\w+", text.lower())
+    return re.findall(r"\w+", unicodedata.normalize("NFC", text).lower())  # a letter and its accent as one sign
 
 
 def _smollm2(pool: str) -> Method:

@@ -20,13 +20,14 @@ import torch
 from kvlab import models
 from kvlab.checksums import sha256
 from kvlab.embeddings.methods import METHODS, Dense, entry, method, run
-from kvlab.embeddings.retrieval import Result, RetrievalSet, judge, retrieval_set
+from kvlab.embeddings.retrieval import Result, RetrievalSet, equal_endings, judge, retrieval_set
 from kvlab.embeddings.search import cosines
 from kvlab.jsonfile import read_json
 from kvlab.machine import cpu_name
 from kvlab.paths import data_dir
 
 WITHOUT_VECTORS = ("bm25", "mean_hidden")  # only their scores are kept
+ENDED = "equal_endings"  # the file of the scores of queries that end as the passages do, see retrieval.equal_endings
 PACKAGES = {"bm25": ("rank-bm25",), "minilm": ("torch", "tokenizers")}
 
 
@@ -62,10 +63,26 @@ def scores(name: str) -> torch.Tensor:
 
 
 def recorded(name: str, data: RetrievalSet | None = None) -> Result:
-    """The recorded result of a method, judged anew from its recorded scores."""
+    """The recorded result of a method, judged anew from its recorded scores. ValueError for another set than recorded."""
     table, notes = scores(name), about()
+    if notes["retrieval.json"] != sha256(data_dir() / "retrieval.json") or data not in (None, retrieval_set()):
+        raise ValueError(
+            "the scores were recorded for another set: record again with `python -m kvlab.embeddings.recorded`"
+        )
     times = notes["methods"][name]["query_ms"]
-    return judge(name, table, retrieval_set() if data is None else data, times, f"recorded {notes['made']}")
+    return judge(name, table, retrieval_set(), times, f"recorded {notes['made']}")
+
+
+def with_equal_endings(name: str) -> Result:
+    """The recorded result of a method when queries end in a full stop, as all passages do. Nothing was timed."""
+    entry(name)
+    made = about()[ENDED]["made"]
+    return judge(name, _arrays(ENDED, (name,))[0], equal_endings(retrieval_set()), source=f"recorded {made}")
+
+
+def ended_queries() -> torch.Tensor:
+    """SmolLM2's recorded last hidden states of the queries with equal endings, (M, d), float32."""
+    return _arrays(ENDED, ("last_hidden_queries",))[0]
 
 
 def results(live: Sequence[str] = ()) -> list[Result]:
@@ -103,13 +120,7 @@ def record(target: Path) -> None:
             np.savez_compressed(target / f"{name}.npz", passages=_half(searcher.vectors), queries=_half(asked))
         else:
             np.savez_compressed(target / f"{name}.npz", scores=table.numpy())
-        needs = entry(name).needs
-        source = [models.ADDABLE[needs].requirement] if needs in models.ADDABLE else []
-        packages = PACKAGES.get(name, ("torch", "tokenizers"))
-        made[name] = {
-            "from": source + [f"{package}=={version(package).partition('+')[0]}" for package in packages],
-            "query_ms": [round(ms, 3) for ms in result.query_ms],
-        }
+        made[name] = {"from": _versions(name), "query_ms": [round(ms, 3) for ms in result.query_ms]}
     content = {
         "about": "Vectors (float16) and scores (float32) of data/retrieval.json. Times: one query at a time, milliseconds.",
         "made": date.today().isoformat(),
@@ -118,6 +129,35 @@ def record(target: Path) -> None:
         "retrieval.json": sha256(data_dir() / "retrieval.json"),
         "methods": made,
     }
+    _write(target, content)
+
+
+def record_equal_endings(target: Path) -> None:
+    """Run every method on the queries with equal endings, write the scores and add a note to `recorded.json`."""
+    data = equal_endings(retrieval_set())
+    arrays: dict[str, np.ndarray] = {}
+    made: dict[str, list[str]] = {}
+    for name in METHODS:
+        searcher = method(name)
+        arrays[name] = run(name, searcher, data)[1].numpy()
+        made[name] = _versions(name)
+        if name == "last_hidden" and isinstance(searcher, Dense):
+            arrays[f"{name}_queries"] = _half(torch.cat([searcher.encode([query.text]) for query in data.queries]))
+    np.savez_compressed(target / f"{ENDED}.npz", allow_pickle=False, **arrays)
+    note = "Scores (float32) of queries that end in a full stop as the passages do, and their last hidden states (float16)."
+    content = read_json(target / "recorded.json", dict)
+    _write(target, content | {ENDED: {"about": note, "made": date.today().isoformat(), "from": made}})
+
+
+def _versions(name: str) -> list[str]:
+    """What a method was made with: its model's package and the libraries, each as name==version."""
+    needs = entry(name).needs
+    source = [models.ADDABLE[needs].requirement] if needs in models.ADDABLE else []
+    packages = PACKAGES.get(name, ("torch", "tokenizers"))
+    return source + [f"{package}=={version(package).partition('+')[0]}" for package in packages]
+
+
+def _write(target: Path, content: dict[str, Any]) -> None:
     text = json.dumps(content, indent=1)
     text = re.sub(r"\[[\s\d.,]+\]", lambda match: re.sub(r"\s+", " ", match[0]), text)  # a list of times on one line
     (target / "recorded.json").write_text(text + "\n", "utf-8")
@@ -133,3 +173,4 @@ def _half(vectors: torch.Tensor) -> np.ndarray:
 
 if __name__ == "__main__":
     record(folder())
+    record_equal_endings(folder())

@@ -5,7 +5,7 @@ rank. Two kinds ask which of two twins comes first: negation and word order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
@@ -75,6 +75,15 @@ def retrieval_set(path: Path | None = None) -> RetrievalSet:
         return RetrievalSet(passages, queries)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}): restore it from the repository") from error
+
+
+def equal_endings(data: RetrievalSet) -> RetrievalSet:
+    """The same set, but a query that ends without a sign gets the full stop that every passage ends in.
+
+    The hidden state of a last token depends much on which token that is, so this is the fairer question to ask.
+    """
+    ended = (q if q.text.endswith((".", "!", "?")) else replace(q, text=q.text + ".") for q in data.queries)
+    return replace(data, queries=tuple(ended))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,16 @@ from kvlab.generate import generate_cached
 from kvlab.model import Llama
 from kvlab.sampling import SamplingSettings
 from kvlab.show import Table
-from kvlab.speculative import chi_square, plain_probs, speculative_counts, speculative_generate, tiny_pair
+from kvlab.speculative import (
+    EarlyExit,
+    ModelDraft,
+    chi_square,
+    plain_probs,
+    speculative_counts,
+    speculative_generate,
+    tiny_pair,
+)
+from kvlab.speculative.drafts import Proposal
 from kvlab.widgets.base import Controls, Explorer, Result
 
 if TYPE_CHECKING:
@@ -40,16 +49,29 @@ FREE = "T = 1: the continuations follow the target"
 FILTERED = "with top-k and top-p they follow it too"
 
 
+class OneHotDraft(ModelDraft):
+    """A greedy draft that hands over its rows too, so that the rule decides at T = 0, not a short cut of the loop."""
+
+    def propose(self, *args: Any, **kwargs: Any) -> Proposal:
+        proposal = super().propose(*args, **kwargs)
+        if proposal.probs is not None or not proposal.tokens:
+            return proposal
+        rows = torch.nn.functional.one_hot(torch.tensor(proposal.tokens), self.model.config.vocab_size)
+        return Proposal(proposal.tokens, rows.double())
+
+
 @torch.no_grad()
 def run_draft_fault(
     model: Llama, draft: Llama, fault: str, prompt: str = PROMPT, n_new: int = 40, k: int = 4, seed: int = 0
 ) -> dict[str, Any]:
     """Three tests of speculative decoding under one planted fault, and a text.
 
-    fault: one of DRAFT_FAULTS. model, draft: a pair in float64, for the test at T = 0 and for the text. The other two
-    tests count 200,000 continuations of three tokens of `tiny_pair` and compare them with plain decoding's exact
-    probabilities. Returns fault, checks {name: passed}, p_values {name: p}, expected and counted (shares of the
-    continuations with filters, by falling probability), text (sampled with filters) and acceptance (at T = 0).
+    fault: one of DRAFT_FAULTS. model, draft: a pair in float64, for the text. The test at T = 0 drafts with half of
+    the target's layers, since a draft that is never rejected tests nothing (with one layer: `draft`), and lets the
+    rule decide. The other two tests count 200,000 continuations of three tokens of `tiny_pair` and compare them with
+    plain decoding's exact probabilities. Returns fault, checks {name: passed}, p_values {name: p}, expected and
+    counted (shares of the continuations with filters, by falling probability), text (sampled with filters),
+    greedy_text and acceptance (both at T = 0).
     """
     if fault not in DRAFT_FAULTS:
         raise ValueError(f"there is no draft fault '{fault}': choose one of {', '.join(DRAFT_FAULTS)}")
@@ -59,12 +81,14 @@ def run_draft_fault(
     pair, start, length = tiny_pair(), [0, 1], 3
     settings = {FREE: PLAIN, FILTERED: FILTERS}
     right = {name: plain_probs(pair[0], start, length, chosen) for name, chosen in settings.items()}
+    half = model.config.n_layers // 2
+    helper = OneHotDraft(EarlyExit(model, half).model if half else draft)
     with nullcontext() if fault == NONE else faults.plant(fault):
         counts = {
             name: speculative_counts(*pair, start, length, 2, CONTINUATIONS, chosen, seed=seed)
             for name, chosen in settings.items()
         }
-        greedy = speculative_generate(model, draft, prompt, n_new, k, cache=_cache(model, n_new, k), ignore_eos=True)
+        greedy = speculative_generate(model, helper, prompt, n_new, k, cache=_cache(model, n_new, k), ignore_eos=True)
         sampled = speculative_generate(
             model, draft, prompt, n_new, k, FILTERS, cache=_cache(model, n_new, k), ignore_eos=True
         )
@@ -77,6 +101,7 @@ def run_draft_fault(
         "expected": right[FILTERED][order].tolist(),
         "counted": (counts[FILTERED][order] / CONTINUATIONS).tolist(),
         "text": sampled.text,
+        "greedy_text": greedy.text,
         "acceptance": greedy.acceptance,
     }
 
@@ -87,15 +112,17 @@ def _cache(model: Llama, n_new: int, k: int) -> PreallocatedCache:
     return PreallocatedCache(model.config, room, dtype=model.dtype, device=model.device)
 
 
-def draft_fault_figure(values: dict[str, Any], most: int = 20) -> Figure:
-    """Shares of the likeliest continuations: expected from plain decoding, and counted."""
+def draft_fault_figure(values: dict[str, Any], most: int = 12) -> Figure:
+    """Shares of the likeliest continuations: expected from plain decoding, and counted. A share of 0 has no mark."""
     places = list(range(1, most + 1))
     series = {
         "plain decoding (exact)": (places, [100 * share for share in values["expected"][:most]]),
         "speculative (counted)": (places, [100 * share for share in values["counted"][:most]]),
     }
     title = f"fault: {values['fault']}"
-    return plots.lines(series, "continuation, by falling probability", "share of all (%)", title)
+    figure = plots.lines(series, "continuation, by falling probability", "share of all (%)", title, logy=True)
+    figure.axes[0].set_xticks(places)
+    return figure
 
 
 def draft_fault_table(values: dict[str, Any]) -> Table:
@@ -106,7 +133,7 @@ def draft_fault_table(values: dict[str, Any]) -> Table:
     rows.append(("acceptance at T = 0", f"{values['acceptance']:.2f}"))
     name = values["fault"]
     summary = "no mistake planted" if name == NONE else faults.FAULTS[name].summary
-    notes = (f"sampled text: {values['text']}",)
+    notes = (f"sampled text: {values['text']}", f"text at T = 0: {values['greedy_text']}")
     return Table(f"{name}: {summary}", ("what", "result"), tuple(rows), notes=notes, width=50)
 
 

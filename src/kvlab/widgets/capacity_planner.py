@@ -22,7 +22,9 @@ MOST_TOKENS_LOG2, MOST_BATCH_LOG2 = 17, 10
 def capacity_plan(
     model: Any, gpu: str, prompt_len: int, n_new: int, batch: int = 1, bits: int = 16, reserve: float = RESERVE
 ) -> dict[str, Any]:
-    """Bounds and memory of `batch` equal requests; weights and KV at `bits` each.
+    """Times at best and memory of `batch` equal requests; weights and KV at `bits` each, arithmetic at 16.
+
+    The times are the estimates of `predict_latency`, which counts all parameters: a little above the exact bound.
 
     Returns ttft, tpot, e2e (seconds), tokens_per_second (of all requests while they decode; nan for one new token),
     prefill_limit and decode_limit ("memory" or "arithmetic", of the last step), weight_bytes, kv_bytes (at the end),
@@ -87,16 +89,27 @@ def plan_table(values: dict[str, Any]) -> Table:
     one = values["n_new"] == 1
     tpot = "only one new token" if one else f"{_ms(values['tpot'])} (waits for {values['decode_limit']})"
     rows = (
-        ("time to the first token (TTFT), at least", f"{_ms(values['ttft'])} (waits for {values['prefill_limit']})"),
-        ("time per further token (TPOT), at least", tpot),
-        ("whole answer (E2E), at least", _ms(values["e2e"])),
-        ("tokens/s of all requests together, at most", "" if one else f"{values['tokens_per_second']:,.0f}"),
+        (
+            "time to the first token (TTFT), at best about",
+            f"{_ms(values['ttft'])} (waits for {values['prefill_limit']})",
+        ),
+        ("time per further token (TPOT), at best about", tpot),
+        ("whole answer (E2E), at best about", _ms(values["e2e"])),
+        ("tokens/s of all requests together, at best about", "" if one else f"{values['tokens_per_second']:,.0f}"),
         (f"weights at {values['bits']} bits", arithmetic.format_bytes(values["weight_bytes"])),
         ("KV cache of all requests at the end", arithmetic.format_bytes(values["kv_bytes"])),
         ("memory of the GPU without the reserve", arithmetic.format_bytes(values["usable_bytes"])),
         ("requests of this length that fit at once", f"{values['max_concurrent']:,}"),
     )
-    notes = ["Bounds: a real server is slower. Compare kvlab.measured.table()."]
+    notes = [
+        "Estimates of the bound, all parameters counted: a little above the exact one. Real servers are mostly slower:"
+        " kvlab.measured.table()."
+    ]
+    if values["bits"] < BITS[0]:
+        notes.append(
+            f"{values['bits']} bits for every weight and for the KV cache; the peak stays that of 16-bit arithmetic."
+            " Real files of that kind are larger: scales, and often a token table and head at 16 bits."
+        )
     if not values["fits"]:
         notes.append(f"A batch of {values['batch']:,} does not fit, so these times cannot be reached on one such GPU.")
     if values["beyond_max_len"]:
