@@ -50,7 +50,7 @@ def test_processors_run_after_penalties_and_before_temperature_in_turn() -> None
         temperature=2.0, repetition_penalty=2.0, logit_bias={2: 1.0}, processors=[note("first"), note("second")]
     )
     names = [name for name, _ in stages(logits, settings, torch.tensor([0, 0]), 1)]
-    assert names == ["logits", "logit_bias", "repetition_penalty", "processor", "processor", "temperature"]
+    assert names == ["logits", "logit_bias", "repetition_penalty", "processor", "processor 2", "temperature"]
     assert seen == [("first", [0, 0], [1.0, -1.0, 1.5]), ("second", [0, 0], [2.0, 0.0, 2.5])]
 
 

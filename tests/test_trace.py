@@ -1,6 +1,7 @@
 """The trace of a call: it matches the model, its shapes fit any Llama, and a fault in the model shows at its stage."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -206,3 +207,18 @@ def test_shapes_of_llama_3_by_hand() -> None:
 def test_shapes_refuse(model: str, n: int, phase: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         trace.shapes_of(model, n, phase)
+
+
+def test_two_processors_are_two_stages() -> None:
+    """With one name for both, the first would be compared with the second."""
+
+    def raise_some(ids: Any, logits: torch.Tensor) -> torch.Tensor:
+        return torch.cat([logits[:50] + 3, logits[50:]])
+
+    def forbid_even(ids: Any, logits: torch.Tensor) -> torch.Tensor:
+        return logits.index_fill(0, torch.arange(0, len(logits), 2), -torch.inf)
+
+    model = kvlab.load("primer", "cpu")
+    settings = SamplingSettings(temperature=0, processors=(raise_some, forbid_even))
+    found = trace.check(trace.trace_call(model, "Hi", settings), model)
+    assert found.ok, found.first_wrong

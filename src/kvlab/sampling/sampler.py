@@ -146,8 +146,13 @@ def stages(
             steps[-1][1], answer_ids, settings.frequency_penalty, settings.presence_penalty
         )
         steps.append(("frequency_presence_penalty", changed))
-    for processor in settings.processors:
-        steps.append(("processor", _run_processor(processor, steps[-1][1], context_ids)))
+    for number, processor in enumerate(settings.processors, start=1):
+        steps.append(
+            (
+                "processor" if number == 1 else f"processor {number}",
+                _run_processor(processor, steps[-1][1], context_ids),
+            )
+        )
     for name in settings.stage_order():
         changed_by_stage = _run_stage(name, steps[-1][1], settings)
         if changed_by_stage is not None:

@@ -173,5 +173,5 @@ SAMPLING = {
 
 def choice_kind(name: str) -> Kind:
     """The kind of a sampling stage, by its name in `kvlab.sampling.stages`."""
-    formula, explanation = SAMPLING[name]
+    formula, explanation = SAMPLING[name.partition(" ")[0]]  # a second processor is "processor 2"
     return Kind(f"sampling: {name}", "choice", ("V",), formula, explanation)
