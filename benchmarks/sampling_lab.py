@@ -58,11 +58,14 @@ def main() -> None:
     print(
         f"{profiling.describe_device('cpu')}; primer, vocabulary of {model.config.vocab_size:,}; value to new picture\n"
     )
+
+    def moved(name: str, changes: Any) -> str:
+        return timed(changes, lambda value: setattr(lab.controls[name], "value", value))
+
     for name, changes in values.items():
-        print(f"{name:24} {timed(changes, lambda value, name=name: setattr(lab.controls[name], 'value', value))}")
+        print(f"{name:24} {moved(name, changes)}")
     lab.controls["draws"].value = 200_000
-    change = lambda value: setattr(lab.controls["temperature"], "value", value)  # noqa: E731
-    print(f"{'temperature, 200,000 draws':24} {timed(values['temperature'][: n // 2 + 1], change)}")
+    print(f"{'temperature, 200,000 draws':24} {moved('temperature', values['temperature'][: n // 2 + 1])}")
     bars = dict(zip(map(str, lab.values["tokens"]), lab.values["after"], strict=True))
     figure = timed(range(10), lambda _: png(plots.bars(bars, "token", "probability")))
     print(f"{'one matplotlib figure':24} {figure}")

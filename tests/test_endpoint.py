@@ -20,8 +20,8 @@ def event(text: str | None, usage: Any = None) -> SimpleNamespace:
 
 
 def client_of(events: list[SimpleNamespace]) -> Any:
-    create = lambda **_: iter(events)  # noqa: E731 - one line, one use
-    return SimpleNamespace(chat=SimpleNamespace(completions=SimpleNamespace(create=create)))
+    completions = SimpleNamespace(create=lambda **_: iter(events))
+    return SimpleNamespace(chat=SimpleNamespace(completions=completions))
 
 
 def test_times_of_a_stream() -> None:
