@@ -32,7 +32,7 @@ _MAGIC = re.compile(r"# (%{1,2}[a-zA-Z]|!)")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*$")
 
 
-class UnitError(Exception):
+class UnitError(ValueError):
     """A unit that can't be built. The text names the file and the line."""
 
     def __init__(self, path: Path, line: int, what: str) -> None:
@@ -67,6 +67,11 @@ class Unit:
     path: Path
     text: str
     cells: list[Cell]
+
+    @property
+    def graded(self) -> bool:
+        """Whether it holds anything that earns points. One that does not is read, run and released, but no assignment."""
+        return any(cell.role in ("exercise", "manual") for cell in self.cells)
 
     def with_role(self, role: str) -> list[Cell]:
         return [cell for cell in self.cells if cell.role == role]
