@@ -29,7 +29,7 @@ endef
 export PYTHONPATH := $(CURDIR)/grading$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 .DEFAULT_GOAL := help
-.PHONY: help lab test test-all check check-lint check-format check-types check-drift cards mutate prove build bench instructor clean
+.PHONY: help lab test test-all check check-lint check-format check-types check-drift cards mutate prove build site bench instructor clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|' 2>/dev/null \
@@ -70,6 +70,9 @@ build: $(STAMP)-all ## build notebooks/ from grading/units/ and record the check
 	$(PY) -m kvgrade build
 	$(PY) -m kvlab.checksums --write
 
+site: $(STAMP)-all ## build the site from executed notebooks and docs: build/site/index.html, to be read without a network
+	$(PY) docs/site $(SITE_ARGS)
+
 bench: $(STAMP)-all ## measure decoding on this machine
 	$(PY) benchmarks/decode.py
 
@@ -78,7 +81,7 @@ instructor: $(STAMP)-all ## open JupyterLab with the grading and authoring panel
 
 clean: ## remove the environment, caches and built files; work/ stays
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
-	find src grading tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+	find src grading tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A learner's environment: the package, and the provider SDKs of notebook 04.
 $(STAMP)-base: | $(VENV)/.made

@@ -70,6 +70,7 @@ def cards() -> list[Card]:
     found = []
     for path in sorted((ROOT / "grading" / "units").glob("*.py")):
         quiz = json.loads((ROOT / "data" / "quizzes" / f"{path.stem}.json").read_text(encoding="utf-8"))
+        # The text before the first card, and all of a unit without cards, is parts[0].
         parts = re.split(r"^# ## Card (\d+) . (.*)$", path.read_text(encoding="utf-8"), flags=re.M)
         for number, title, body in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
             answers = re.findall(r"^# %% (?:check|exercise)=.*?(?=^# %%)", body, flags=re.M | re.S)

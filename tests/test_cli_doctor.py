@@ -5,6 +5,7 @@ import os
 import struct
 import subprocess
 import sys
+import types
 from importlib import metadata
 from pathlib import Path
 
@@ -142,6 +143,16 @@ def write_weights(path: Path, rows: int, columns: int, cut: int = 0) -> None:
     header = json.dumps({"w": {"dtype": "F16", "shape": [rows, columns], "data_offsets": [0, size]}}).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(size - cut))
+
+
+def test_on_colab_its_own_packages_are_not_judged(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There the course is on the path and not installed, and what the first cell did has been said by it."""
+    monkeypatch.setitem(sys.modules, "google.colab", types.ModuleType("google.colab"))
+    doctor.show()
+    lines = [line for line in capsys.readouterr().out.splitlines() if "packages" in line or "nbgrader" in line]
+    assert len(lines) == 1 and lines[0].startswith("ok    packages    Colab's own")
 
 
 def test_models_lists_what_is_there(

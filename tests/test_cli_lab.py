@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -266,6 +267,12 @@ def test_the_server_runs_on_the_learners_folder(server: tuple[str, Path]) -> Non
     names = [item["name"] for item in json.loads(get(address + "/api/contents"))["content"]]
     assert names == [NAME]
     assert (work / NAME).exists()
+
+
+def test_whoever_begins_sees_the_first_notebook(server: tuple[str, Path]) -> None:
+    request = urllib.request.Request(server[0] + "/", headers={"Authorization": "token test-token"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert urllib.parse.urlsplit(answer.geturl()).path == f"/lab/tree/{NAME}"
 
 
 def test_the_page_hides_the_instructors_panels_and_asks_for_no_news(server: tuple[str, Path]) -> None:

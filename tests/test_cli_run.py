@@ -164,6 +164,55 @@ def test_an_endless_notebook_is_stopped_with_all_its_processes(
     assert printed(course, "01_a") == "so far\n", "the copy holds what was done"
 
 
+def test_jobs_run_at_the_same_time(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each of the two waits for the other: one after the other they could not end."""
+    meet = "import pathlib, time\nhere = pathlib.Path({mine!r}); here.touch()\nwhile not pathlib.Path({other!r}).exists(): time.sleep(0.1)"
+    files = {"01_a": str(course / "a"), "02_b": str(course / "b")}
+    for (unit, mine), other in zip(files.items(), reversed(files.values()), strict=True):
+        add(course, unit, meet.format(mine=mine, other=other))
+    assert run(course, "--jobs", "2", "--timeout", "60") == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:3]] == ["01_a", "02_b"]
+    assert run(course, "--jobs", "0") == 2
+
+
+def test_the_executed_copy_is_written_once_for_a_code_cell(course: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And holds after each of them all that was done, so that a stopped run keeps it."""
+    from papermill import engines, execute_notebook
+
+    from kvlab.cli.engine import register
+
+    source = add(course, "01_a", "print(1)", "print(2)")
+    notebook = json.loads(source.read_text())
+    notebook["cells"].insert(2, {"cell_type": "markdown", "id": "m", "metadata": {}, "source": "text"})
+    source.write_text(json.dumps(notebook))
+    held: list[int] = []
+    write = engines.write_ipynb
+
+    def noted(nb: Any, path: Any) -> None:
+        held.append(sum(len(cell.get("outputs", [])) for cell in nb.cells))
+        write(nb, path)
+
+    monkeypatch.setattr(engines, "write_ipynb", noted)
+    done = execute_notebook(
+        str(source), str(course / "copy.ipynb"), engine_name=register(), kernel_name="python3", progress_bar=False
+    )
+    assert held == [0, 0, 1, 2, 2], "the start, three code cells (the first sets parameters), the end"
+    assert [cell.metadata.papermill.status for cell in done.cells] == ["completed"] * 4
+
+
+def test_a_module_is_absent_only_for_a_while() -> None:
+    from kvlab.cli.execute import absent
+
+    with absent("colorsys"), pytest.raises(ImportError):
+        import colorsys
+    import colorsys
+
+    with absent("colorsys"):
+        import colorsys
+
+        assert sys.modules["colorsys"] is colorsys
+
+
 @pytest.mark.skipif(os.name != "posix", reason="sends POSIX signals")
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGHUP", 129), ("SIGINT", 130), ("SIGKILL", -9)])
 def test_an_ended_command_takes_its_kernels_along(course: Path, name: str, code: int) -> None:

@@ -237,7 +237,7 @@ def test_transformers_reads_the_same_model_from_the_gguf_file_and_from_the_folde
             {},
             r"has shape \(96, 64\), its metadata asks for \(32, 64\)",
         ),
-        ({"tokenizer.ggml.pre": "llama-bpe"}, {}, "tokenizer of kind gpt2/llama-bpe"),
+        ({"tokenizer.ggml.pre": "llama-bpe"}, {}, "tokenizer of kind .gpt2/llama-bpe."),
         ({"tokenizer.ggml.merges": ["a zz"]}, {}, "merges and tokens do not fit"),
         ({"tokenizer.ggml.merges": ["a"]}, {}, "merges and tokens do not fit"),
         ({"tokenizer.ggml.token_type": [1]}, {}, "270 tokens but 1 token types"),
@@ -259,3 +259,25 @@ def test_a_file_that_is_no_such_model_is_a_sentence(
     with pytest.raises(ValueError, match=message):
         convert(path, tmp_path / "model")
     assert not list((tmp_path / "model").iterdir())
+
+
+@pytest.mark.parametrize("storage", ["Q6_K", "Q4_1"])
+def test_a_message_shows_little_of_an_endless_name(tmp_path: Path, storage: str) -> None:
+    """A damaged file may hold a name of millions of characters, with line breaks and escape codes."""
+    name = "\x1b[31m\n" + "x" * 3_000_000
+    tensor: Any = (storage, (1, 256) if storage == "Q6_K" else (1, 33), bytes(210))
+    path = tiny_gguf.write(tmp_path / "a.gguf", {}, {name: tensor})
+    with pytest.raises(ValueError) as caught:
+        gguf.open_gguf(path)
+    assert len(str(caught.value)) < 300 and str(caught.value).isprintable()
+    kind = tiny_gguf.llama_metadata() | {"general.architecture": name}
+    with pytest.raises(ValueError, match="is a model of type") as caught:
+        convert(tiny_gguf.write(tmp_path / "b.gguf", kind, tiny_gguf.llama_tensors()), tmp_path)
+    assert len(str(caught.value)) < 300 and str(caught.value).isprintable()
+
+
+def test_sizes_that_make_no_model_are_told_with_the_file(tmp_path: Path) -> None:
+    metadata = tiny_gguf.llama_metadata() | {"llama.attention.layer_norm_rms_epsilon": float("nan")}
+    path = tiny_gguf.write(tmp_path / "a.gguf", metadata, tiny_gguf.llama_tensors())
+    with pytest.raises(ValueError, match=r"a\.gguf is damaged: .*eps"):
+        convert(path, tmp_path)

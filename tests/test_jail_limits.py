@@ -186,6 +186,7 @@ def test_wrong_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         ("bwrap: setting up uid map: Permission denied", "let ordinary users make user namespaces"),
         ("bwrap: Unknown option --disable-userns", "install version 0.8 or newer"),
+        ("OSError: [Errno 1] setns: Operation not permitted", "use Linux 5.8 or newer"),
         ("ImportError: no confine", "could not start a jail (ImportError: no confine)"),
         ("", "no reason given"),
     ],

@@ -86,7 +86,7 @@ def test_what_is_no_logits_is_refused(processor, message: str) -> None:  # type:
         next_token_probs(torch.tensor([2.0, 1.0, 0.0]), SamplingSettings(processors=[processor]))
 
 
-@pytest.mark.parametrize("bad", [3, [3], forbid(1), "abc", None])
+@pytest.mark.parametrize("bad", [3, [3], forbid(1), "abc", "", b"", None])
 def test_settings_refuse_what_is_no_list_of_functions(bad: object) -> None:
     with pytest.raises(ValueError, match="processors must be"):
         SamplingSettings(processors=bad)  # type: ignore[arg-type]

@@ -41,6 +41,18 @@ def test_lines_draw_the_series_on_labelled_axes() -> None:
     assert (low, high) == (0.5, 20)
 
 
+def test_a_figure_describes_itself_to_screen_readers() -> None:
+    lines = plots.lines(
+        {"naive": ([1, 2], [1, 4]), "cached": ([1, 2], [1, 2])}, "new tokens", "time (ms)", 'Two "loops"'
+    )
+    words = 'Two "loops". Vertical axis: time (ms). Horizontal axis: new tokens. Shown: naive, cached.'
+    assert lines.describe() == words
+    page = lines._repr_html_()
+    assert page.startswith('<img alt="Two &quot;loops&quot;. Vertical axis') and 'width="700" height="360"' in page
+    cells = plots.heatmap([[0.1, 0.2]], xlabel="head", ylabel="token", value_label="weight")
+    assert cells.describe() == "Vertical axis: token. Horizontal axis: head. Colours: weight."
+
+
 def test_linear_axes_start_at_zero_and_one_line_needs_no_legend() -> None:
     axes = plots.lines({"a": ([1, 2], [90, 100])}, "x", "y").axes[0]
     assert axes.get_ylim()[0] == 0 and axes.get_legend() is None

@@ -1,6 +1,7 @@
 """Prompt caching as plain functions, against loops and the table's own arithmetic. No server, no torch."""
 
 import importlib.util
+import json
 import math
 import random
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvlab.paths import data_dir
 from kvlab.providers import (
     LocalServer,
     as_usage,
@@ -120,6 +122,8 @@ def test_the_price_table_is_dated_and_its_multipliers_hold():
     for row in prices.models("openai"):
         write = row.cache_write / row.input
         assert write == pytest.approx(1.25 if row.breakpoints else 1) and row.cache_write_1h is None
+    told = json.loads((data_dir() / "prices.json").read_text("utf-8"))["multipliers"]["openai"]["read"]
+    assert {round(row.cache_read / row.input, 6) for row in prices.models("openai")} == set(told)
     assert all(prices.sources(row) for row in prices.models())
     assert "2048" in prices.model("claude-sonnet-4-6").note, "sources disagree about its minimum: the row must say so"
     with pytest.raises(ValueError, match="claude-opus-5"):

@@ -188,11 +188,13 @@ quiz.predict("How many?", ["three", "four"], "four", "The fourth.")"""),
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
         NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}).execute()
     asked, shown = (cell.outputs for cell in notebook.cells)
-    assert [output.output_type for output in asked] == ["display_data"], "no second display of the returned object"
+    assert [output.output_type for output in asked] == ["display_data"] * 2, "no second display of the returned object"
+    assert sorted(asked[1].data) == ["application/javascript", "text/plain"], "keys and names for the controls"
     assert set(asked[0].data) == {"text/plain", "text/html", "application/vnd.jupyter.widget-view+json"}
     assert "The fourth." in asked[0].data["text/html"]
     kinds = [sorted(output.data) for output in shown]
-    assert kinds == [["text/html", "text/plain"], ["application/javascript", "text/plain"], ["text/html", "text/plain"]]
+    page, script = ["text/html", "text/plain"], ["application/javascript", "text/plain"]
+    assert kinds == [page, script, page, script]
     assert not re.search(r"https?:", json.dumps(shown))
 
 

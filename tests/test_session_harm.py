@@ -26,7 +26,7 @@ BY_KIND = one("half", half, *(Case(call("half", x)) for x in (1.0, 2.0, 3.0)), s
         ("import time; time.sleep(1e6)", "no answer within 2 s"),
         ("import os; [os.close(fd) for fd in range(3, 20)]", ""),
         ("import os; [os.write(fd, b'x' * 100) for fd in range(3, 20) if fd > 2]", ""),
-        ("[open(f'/tmp/{i}', 'w') for i in range(1000)]", ""),
+        ("import time; [open(f'/tmp/{i}', 'w').close() for i in range(1000)]; time.sleep(9)", "too many files"),
     ],
 )
 def test_harm_in_one_case_costs_that_case(running, harm, told):
@@ -123,7 +123,7 @@ def half(x):
 
 def test_errors_with_half_characters_can_be_written(running):
     result = grade(running, HALF, "def half(x):\n    raise RuntimeError('\\ud800 \\x1b[31m')")
-    assert result.groups[0].seen.encode("utf-8").startswith(b"RuntimeError: ? ?[31m")
+    assert result.groups[0].seen.encode("utf-8").startswith(b"RuntimeError: ? ?[")
 
 
 def test_a_source_can_be_looked_up(running):

@@ -98,6 +98,11 @@ def test_a_trace_says_what_it_holds(primer: Llama, traced: trace.Trace) -> None:
     assert step.label == "decode, block 7, keys held"
     assert all(stage.formula and stage.explanation for stage in traced.stages)
     assert len({s.name for s in traced.stages}) < len(traced.table().rows) < len(traced.stages)
+    last = max(s.layer for s in traced.stages if s.layer is not None)
+    assert len(traced.table(last).rows) == len(traced.table().rows)
+    for layer in (last + 1, 99, -1, 1.5, "1", True, None):
+        with pytest.raises(ValueError, match="layer must be"):
+            traced.table(layer)
 
 
 @pytest.mark.parametrize(

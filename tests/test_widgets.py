@@ -1,7 +1,9 @@
 """Widgets: what they show equals the plain functions, and the plain functions agree with independent oracles."""
 
+import base64
 import math
 import os
+import re
 import subprocess
 import sys
 from types import ModuleType
@@ -34,7 +36,8 @@ def same(a: dict, b: dict) -> bool:
 
 def drawn(shown: widgets.Explorer) -> bytes:
     """The one picture in the panel; it must be replaced with the figure, not added."""
-    (picture,) = (bytes(child.value) for child in shown.panel.children if type(child).__name__ == "Image")
+    (code,) = (found for child in shown.panel.children for found in re.findall('base64,([^"]+)', str(child.value)))
+    picture = base64.b64decode(code)
     assert picture[:4] == PNG and picture == shown.picture
     return picture
 
@@ -151,7 +154,7 @@ def test_calculator_shows_what_the_plain_function_returns() -> None:
     heights = [bar.get_height() for bar in shown.figure.axes[0].patches]
     assert heights == [shown.values["kv_gb"], shown.values["weight_gb"]]
     shown.controls["model"].value = "deepseek-v3"
-    assert shown.message == "" and shown.controls["n_kv_heads"].value is None
+    assert shown.message == "" and shown.controls["n_kv_heads"].value == 0
     assert len(shown.controls["n_kv_heads"].options) == 1
     assert shown.values == widgets.kv_sizes("deepseek-v3", 2**18, 4, 8)
 
@@ -295,14 +298,15 @@ def test_sliders_and_text_wait_until_a_value_is_set(primer: Llama) -> None:
 
 
 @pytest.mark.slow
-def test_in_a_kernel_one_output_holds_controls_and_static_form() -> None:
+def test_in_a_kernel_one_output_holds_controls_and_static_form_and_a_script_names_the_sliders() -> None:
     notebook = nbformat.v4.new_notebook()
     notebook.metadata.kernelspec = {"name": "python3", "language": "python", "display_name": "Python 3"}
     notebook.cells = [nbformat.v4.new_code_cell("from kvlab import widgets\nwidgets.kv_calculator()")]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))
         NotebookClient(notebook).execute()
-    (shown,) = notebook.cells[0].outputs
+    shown, script = notebook.cells[0].outputs
+    assert set(script.data) == {"text/plain", "application/javascript"} and not script.data["text/plain"]
     assert set(shown.data) == {"text/plain", "text/html", "image/png", "application/vnd.jupyter.widget-view+json"}
     assert "1.074 GB" in shown.data["text/plain"] and "data:image/png" in shown.data["text/html"]
 

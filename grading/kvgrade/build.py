@@ -16,7 +16,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from . import release, stubs
+from . import colab, release, stubs
 from .notebook import dumps, source_notebook
 from .units import ROOT, Unit, UnitError, find_units, read_unit
 from .validate import refuse_leaks, validate
@@ -38,7 +38,7 @@ class Built:
 def build(units: list[Path], root: Path = ROOT) -> list[Built]:
     """Build units in memory; nothing is written but the cache. Raises UnitError or RuntimeError."""
     code_stub, text_stub = release.stubs(_config(root))
-    read = [read_unit(path) for path in units]
+    read = [colab.filled(read_unit(path), root) for path in units]
     sources: dict[str, str] = {}
     for unit in read:
         validate(unit, code_stub)
@@ -64,7 +64,8 @@ def write(units: list[Path], root: Path = ROOT, say: Callable[[str], None] = pri
     built = build(units, root)
     for item in built:
         name = item.unit.name
-        _write(root / "grading" / "source" / name / f"{name}.ipynb", item.source.encode(), root, lambda _: None)
+        if item.unit.graded:  # each folder in source/ is an assignment to nbgrader
+            _write(root / "grading" / "source" / name / f"{name}.ipynb", item.source.encode(), root, lambda _: None)
         _write(root / "notebooks" / f"{name}.ipynb", item.released, root, say)
     _write(root / "data" / "exercises.json", _exercise_table(built, root), root, say)
 
@@ -94,7 +95,7 @@ def drift(units: list[Path] | None = None, root: Path = ROOT) -> list[str]:
 def solved_notebook(path: Path, root: Path = ROOT) -> str:
     """The notebook of one unit with its solutions in place and the markers gone: it runs with KVLAB_STRICT=1."""
     code_stub, text_stub = release.stubs(_config(root))
-    unit = read_unit(path)
+    unit = colab.filled(read_unit(path), root)
     validate(unit, code_stub)
     notebook = source_notebook(unit, code_stub, text_stub)
     for cell in notebook["cells"]:

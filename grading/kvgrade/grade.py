@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from . import cases, session, verdict
@@ -11,6 +11,8 @@ from .inside import confine
 from .texts import clean
 
 NOT_ISOLATED = "NOT ISOLATED: the answers ran with the grader's own rights; these marks are worth as much as that."
+FAILED = "the grader itself failed here"
+"""Stands in a fact where an exercise has no verdict through no fault of its answer."""
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,16 @@ def grade(
     limits: confine.Limits | None = None,
     seconds: float = 75.0,
     case_seconds: float | None = None,
+    only: Collection[str] = (),
 ) -> Report:
     """Mark the answers (sources by exercise name) of one hand-in.
 
     seconds: wall clock for one exercise;
-    case_seconds: for one case, in place of what each exercise says.
+    case_seconds: for one case, in place of what each exercise says; only: exercises to mark, all when empty.
     Raises RuntimeError when answers can't be isolated on this host and `isolated` asks for it.
     """
     began = time.perf_counter()
-    exercises = cases.load(unit)
+    exercises = {name: exercise for name, exercise in cases.load(unit).items() if not only or name in only}
     verdicts: dict[str, verdict.ExerciseVerdict] = {}
     facts: list[str] = []
     with session.Session(isolated, limits, seconds, case_seconds, _uses_torch(answers, exercises, seed)) as running:
@@ -56,7 +59,7 @@ def grade(
             try:
                 verdicts[name], seen = _mark(running, exercise, answers[name], seed)
             except Exception as error:  # a fault of the grader's own costs this exercise its marks, and says so
-                why = f"the grader itself failed here ({type(error).__name__}); tell whoever runs it"
+                why = f"{FAILED} ({type(error).__name__}); tell whoever runs it"
                 verdicts[name], seen = verdict.nothing(exercise, why), [f"{name}: {why}"]
             facts += seen
     return Report(unit, verdicts, facts, isolated, time.perf_counter() - began, running.times)

@@ -137,6 +137,9 @@ def main(units: Sequence[str]) -> int:
     """`python -m kvgrade prove`: print the matrix of each unit, exit 1 when something does not hold."""
     wrong = 0
     for path in find_units(list(units)):
+        if not read_unit(path).graded:
+            print(f"{path.stem}: no exercises, nothing to prove.\n")
+            continue
         began = time.perf_counter()
         rows = run(path.stem)
         found = problems(rows, cases.load(path.stem))

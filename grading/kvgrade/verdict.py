@@ -13,7 +13,7 @@ from kvlab.check.compare import difference, to_array
 
 from .cases import Case, Exercise, Outcome, run_here
 from .inside.wire import Opaque
-from .texts import clean
+from .texts import clean, hide_numbers
 
 NOT_ATTEMPTED = "not attempted"
 
@@ -220,7 +220,7 @@ def _seen(exercise: Exercise, outcomes: list[Outcome] | str, wanted: Sequence[Ou
 def _error_text(error: Any) -> str:
     if not isinstance(error, dict):
         return "an error"
-    text = clean(f"{error.get('type')}: {error.get('message')}")
+    text = clean(f"{error.get('type')}: {hide_numbers(str(error.get('message')))}")
     line = error.get("line")
     if isinstance(line, int):
         return f"{text} (line {line} of the answer cell: {clean(str(error.get('text')))})"

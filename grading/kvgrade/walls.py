@@ -12,6 +12,7 @@ import re
 import secrets
 import shutil
 import site
+import struct
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from .inside.confine import Limits
 from .units import ROOT
 
 HOME = "/home/jail"
+_PT_INTERP = 3  # the entry of an ELF file's program header that holds the loader's path
 _SECRETS = ("kvlab", "kvgrade", "grading")  # installed copies would show learners the answers or the cases
 
 
@@ -48,19 +50,18 @@ def prlimit(limits: Limits, tasks: int | None = None) -> list[str]:
     return words if tasks is None else [*words, f"--nproc={tasks}"]
 
 
-def bubblewrap(limits: Limits, mounts: Mapping[str, Path], stranger: int | None) -> list[str]:
-    """The command in front of the one that is to run in the jail."""
+def bubblewrap(limits: Limits, mounts: Mapping[str, Path], stranger: int | None, tell: int | None = None) -> list[str]:
+    """The command in front of the one that is to run in the jail. tell: an open file to describe the jail in."""
     command = [program("bwrap"), "--die-with-parent", "--new-session", "--hostname", "grader", "--clearenv"]
+    command += [] if tell is None else ["--info-fd", str(tell)]
     command += ["--cap-drop", "ALL"]
     if stranger is None:
         command += ["--unshare-all", "--unshare-user", "--uid", "65534", "--gid", "65534"]
         command += ["--disable-userns", "--assert-userns-disabled"]
-        tasks = limits.tasks if _counts_per_namespace() else None
         last: list[str] = []
     else:
         command += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
         command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]  # gone when the user has changed
-        tasks = limits.tasks
         last = [program("setpriv"), f"--reuid={stranger}", f"--regid={stranger}", "--clear-groups", "--inh-caps=-all"]
     for name, value in environment(home=HOME, temp="/tmp").items():
         command += ["--setenv", name, value]
@@ -72,7 +73,12 @@ def bubblewrap(limits: Limits, mounts: Mapping[str, Path], stranger: int | None)
     # The root and /dev are file systems in memory without a limit on their size; /proc has the kernel's settings.
     for path in ("/dev", "/proc", "/"):
         command += ["--remount-ro", path]
-    return [*command, "--chdir", HOME, "--", *last, *prlimit(limits, tasks)]
+    return [*command, "--chdir", HOME, "--", *last, *prlimit(limits, most_tasks(limits, stranger))]
+
+
+def most_tasks(limits: Limits, stranger: int | None) -> int | None:
+    """What to set RLIMIT_NPROC to; None where it would count what an ordinary user runs outside the jail too."""
+    return limits.tasks if stranger is not None or _counts_per_namespace() else None
 
 
 def _counts_per_namespace() -> bool:
@@ -165,6 +171,24 @@ def environment(home: str, temp: str) -> dict[str, str]:
         "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": temp,
     }
+
+
+def loader() -> str:
+    """The system's dynamic loader, the program that the interpreter's file names to be started by.
+
+    Raises RuntimeError when the interpreter is no 64-bit ELF file that names one.
+    """
+    with open(os.path.realpath(python()), "rb") as file:
+        head = file.read(64)
+        if head[:5] == b"\x7fELF\x02":
+            start, size, count = *struct.unpack_from("<Q", head, 32), *struct.unpack_from("<HH", head, 54)
+            for number in range(count):
+                file.seek(start + number * size)
+                kind, _, offset, _, _, length = struct.unpack("<IIQQQQ", file.read(40))
+                if kind == _PT_INTERP:
+                    file.seek(offset)
+                    return file.read(length).rstrip(b"\0").decode()
+    raise RuntimeError(f"{python()} does not use the system's dynamic loader: install another Python.")
 
 
 def program(name: str) -> str:

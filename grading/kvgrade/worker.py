@@ -7,16 +7,16 @@ import os
 import select
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import jail, stripped
+from . import jail, stripped, warm
 from .cases import OBSERVE, Outcome, World
 from .inside import confine, wire
 from .texts import clean
 
-INSIDE = Path(__file__).parent / "inside"
-INSIDE_AT = "/grader/kvgrade/inside"
+COURSE_AT = "/course"  # where an answer finds kvlab
 MOST_BYTES = 64 << 20  # of results, from one jail
 MOST_CALLBACKS = 20_000  # in one case
 ERROR_TEXTS = ("type", "message", "text")
@@ -40,32 +40,43 @@ class Worker:
     def __init__(self, tree: Path, limits: confine.Limits, isolated: bool, with_torch: bool, deadline: float) -> None:
         self.serves = ""
         self.received = 0  # bytes, since the jail was started
-        there, self.data_out = os.pipe()
-        self.data_in, back = os.pipe()
-        mode = "jailed" if isolated else "open"
-        argv = [jail.python(), "-I", f"{INSIDE_AT}/worker.py", str(there), str(back), mode, "/course"]
-        argv.append("torch" if with_torch else "numpy")
-        mounts = {INSIDE_AT: INSIDE, "/course": tree, "/course/kvlab/data": stripped.data_folder()}
-        try:
-            self.process = jail.start(argv, mounts, limits, isolated, pass_fds=(there, back))
-        except BaseException:
-            os.close(self.data_in)
-            os.close(self.data_out)
-            raise
-        finally:
-            os.close(there)
-            os.close(back)
-        assert self.process.stdin and self.process.stdout
-        self.control_out, self.control_in = self.process.stdin.fileno(), self.process.stdout.fileno()
-        for fd in (self.data_in, self.data_out, self.control_in, self.control_out):
-            os.set_blocking(fd, False)
-        try:
-            self._receive(self.control_in, deadline)
-        except (Endless, Gone, wire.WireError):
-            self.stop()
-            raise RuntimeError(
-                "The grader's worker did not start: run `python -m kvgrade doctor` for the reason"
-            ) from None
+        kind = "torch" if with_torch else "numpy"
+        for last in (False, True):
+            try:
+                self._start(tree, limits, isolated, kind, deadline)
+                return
+            except Endless:
+                raise jail.NoJail("it was not ready in time") from None
+            except (OSError, Gone, wire.WireError) as problem:
+                said = warm.ended(kind) if isolated else None  # the process that forks for all jails may have died
+                if last or said is None:
+                    raise jail.NoJail(said or str(problem)) from None
+
+    def _start(self, tree: Path, limits: confine.Limits, isolated: bool, kind: str, deadline: float) -> None:
+        with contextlib.ExitStack() as theirs, contextlib.ExitStack() as ours:
+            control_there, self.control_out = _pipe(theirs, ours)
+            data_there, self.data_out = _pipe(theirs, ours)
+            self.control_in, control_back = _pipe(ours, theirs)
+            self.data_in, data_back = _pipe(ours, theirs)
+            pipes = [control_there, control_back, data_there, data_back]
+            if isolated:
+                mounts = {COURSE_AT: tree, f"{COURSE_AT}/kvlab/data": stripped.data_folder()}
+                held = jail.hold(mounts, limits, deadline)
+                theirs.callback(os.close, held.handle)
+                self.process = held.process
+                ours.callback(jail.stop, held.process)
+                warm.enter(kind, held.handle, {**held.entry, "course": COURSE_AT}, pipes)
+            else:
+                argv = [jail.python(), "-I", "-B", str(warm.START), kind, "alone", *map(str, pipes), str(tree)]
+                self.process = jail.start(argv, {}, limits, isolated=False, pass_fds=pipes)
+                ours.callback(jail.stop, self.process)
+            theirs.close()
+            for fd in (self.data_in, self.data_out, self.control_in, self.control_out):
+                os.set_blocking(fd, False)
+            greeting = self._receive(self.control_in, deadline)
+            if greeting != {"ready": True}:
+                raise jail.NoJail(clean(str(greeting.get("refused"))) if isinstance(greeting, dict) else "no greeting")
+            self._close = ours.pop_all()
 
     def begin(self, name: str, job: Mapping[str, Any], deadline: float) -> dict[str, Any] | None:
         """Fork a child for an exercise. Returns the error of its answer cell, or None."""
@@ -100,16 +111,8 @@ class Worker:
         self._receive(self.control_in, deadline)
 
     def stop(self) -> None:
-        jail.stop(self.process)
-        self._close()
-
-    def _close(self) -> None:
-        os.close(self.data_in)
-        os.close(self.data_out)
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe:
-                with contextlib.suppress(OSError):
-                    pipe.close()
+        """End the jail, and close the pipes to it."""
+        self._close.close()
 
     def _send(self, fd: int, message: Any, deadline: float) -> None:
         data = memoryview(wire.pack(message))
@@ -175,6 +178,28 @@ class Worker:
                     return
             except BlockingIOError:
                 return
+
+
+def try_one(deadline: float) -> None:
+    """Start a jail as answers get it, and run an empty answer. Raises jail.NoJail with the reason."""
+    try:
+        worker = Worker(stripped.tree(()), confine.Limits(), isolated=True, with_torch=False, deadline=deadline)
+        try:
+            limits = asdict(confine.Limits())
+            job: dict[str, Any] = {"cell": "", "closed": [], "limits": limits, "extra_memory": None}
+            worker.begin("nothing", job, deadline)
+        finally:
+            worker.stop()
+    except (Endless, Gone, wire.WireError) as problem:
+        raise jail.NoJail(str(problem) or "an empty answer came to no end") from None
+
+
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe whose ends are closed with the one who reads and the one who writes."""
+    reading, writing = os.pipe()
+    reader.callback(os.close, reading)
+    writer.callback(os.close, writing)
+    return reading, writing
 
 
 def _called(world: World | None, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 01 · The KV cache: what it is, and why it is exact
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/01_kv_cache.ipynb)
+# {{colab badge}}
 #
 # *About 130 minutes · 4 cards · 4 exercises, 12 points, and one written question, 3 points*
 #
@@ -22,20 +22,7 @@
 # first-reader pages such as *mom washed the frame*. It is small enough for a laptop and real enough that a broken cache shows in its text.
 
 # %%
-# On Google Colab this cell fetches the course; anywhere else it does nothing.
-import sys
-
-if "google.colab" in sys.modules:
-    import pathlib
-    import subprocess
-
-    if not pathlib.Path("kvlab-course").exists():
-        address = "https://github.com/kvlab-course/kvlab"
-        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
-        )
-    sys.path.insert(0, "kvlab-course/src")
+# {{colab bootstrap}}
 
 # %% tags=["parameters"]
 DEVICE = "auto"

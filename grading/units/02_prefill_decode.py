@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 02 · Prefill and decode: two phases, one budget
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/02_prefill_decode.ipynb)
+# {{colab badge}}
 #
 # *About 150 minutes · 3 cards · 4 exercises, 13 points, and one written question, 3 points*
 #
@@ -21,20 +21,7 @@
 # The requests here are served by `kvlab.engine`, a small but real serving engine: it runs the model on many requests in one step and keeps a log of what it did.
 
 # %%
-# On Google Colab this cell fetches the course; anywhere else it does nothing.
-import sys
-
-if "google.colab" in sys.modules:
-    import pathlib
-    import subprocess
-
-    if not pathlib.Path("kvlab-course").exists():
-        address = "https://github.com/kvlab-course/kvlab"
-        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
-        )
-    sys.path.insert(0, "kvlab-course/src")
+# {{colab bootstrap}}
 
 # %% tags=["parameters"]
 DEVICE = "auto"

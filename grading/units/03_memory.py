@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 03 · Memory: shared heads, pages, windows
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/03_memory.ipynb)
+# {{colab badge}}
 #
 # *About 165 minutes · 3 cards · 5 exercises, 14 points, and one written question, 3 points*
 #
@@ -20,20 +20,7 @@
 # On a GPU the same cells should run there (nobody has tried yet); the models are so small that this would change little.
 
 # %%
-# On Google Colab this cell fetches the course; anywhere else it does nothing.
-import sys
-
-if "google.colab" in sys.modules:
-    import pathlib
-    import subprocess
-
-    if not pathlib.Path("kvlab-course").exists():
-        address = "https://github.com/kvlab-course/kvlab"
-        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
-        )
-    sys.path.insert(0, "kvlab-course/src")
+# {{colab bootstrap}}
 
 # %% tags=["parameters"]
 DEVICE = "auto"

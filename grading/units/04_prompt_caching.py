@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 04 · Prompt caching: pay once for a common beginning
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/04_prompt_caching.ipynb)
+# {{colab badge}}
 #
 # *About 150 minutes · 3 cards · 5 exercises, 12 points, and one written question, 3 points*
 #
@@ -21,23 +21,7 @@
 # You need: notebook 03 (blocks), plain Python, and the packages `anthropic`, `openai`, `fastapi` and `uvicorn`. Where they are missing, a sentence below says how to get them. No GPU, no network, no API key.
 
 # %%
-# On Google Colab this cell fetches the course; anywhere else it does nothing.
-import sys
-
-if "google.colab" in sys.modules:
-    import pathlib
-    import subprocess
-
-    if not pathlib.Path("kvlab-course").exists():
-        address = "https://github.com/kvlab-course/kvlab"
-        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
-        )
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "anthropic", "fastapi", "openai", "uvicorn"], check=True
-        )
-    sys.path.insert(0, "kvlab-course/src")
+# {{colab bootstrap: api}}
 
 # %% tags=["parameters"]
 DEVICE = "auto"

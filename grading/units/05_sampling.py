@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 05 · Sampling: from logits to the next token
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/05_sampling.ipynb)
+# {{colab badge}}
 #
 # *About 180 minutes · 4 cards · 7 exercises, 14 points, and one written question, 3 points*
 #
@@ -18,20 +18,7 @@
 # You need: notebook 01 (what a forward pass and a cache are), PyTorch as far as indexing and softmax. No GPU, no network.
 
 # %%
-# On Google Colab this cell fetches the course; anywhere else it does nothing.
-import sys
-
-if "google.colab" in sys.modules:
-    import pathlib
-    import subprocess
-
-    if not pathlib.Path("kvlab-course").exists():
-        address = "https://github.com/kvlab-course/kvlab"
-        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
-        )
-    sys.path.insert(0, "kvlab-course/src")
+# {{colab bootstrap}}
 
 # %% tags=["parameters"]
 DEVICE = "auto"

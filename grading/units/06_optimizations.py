@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 06 · Optimizations: drafts, few bits, tiles
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/06_optimizations.ipynb)
+# {{colab badge}}
 #
 # *About 180 minutes, of which 120 are for the exercises · 3 cards · 5 exercises, 14 points, and one written question, 3 points*
 #
@@ -19,20 +19,7 @@
 # You need: notebooks 01 and 02 (cache, prefill and decode, memory-bound) and 05 (sampling). No GPU, no network.
 
 # %%
-# On Google Colab this cell fetches the course; anywhere else it does nothing.
-import sys
-
-if "google.colab" in sys.modules:
-    import pathlib
-    import subprocess
-
-    if not pathlib.Path("kvlab-course").exists():
-        address = "https://github.com/kvlab-course/kvlab"
-        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
-        )
-    sys.path.insert(0, "kvlab-course/src")
+# {{colab bootstrap}}
 
 # %% tags=["parameters"]
 DEVICE = "auto"

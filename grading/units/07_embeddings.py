@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 07 · Embeddings: one vector for a text
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/07_embeddings.ipynb)
+# {{colab badge}}
 #
 # *About 130 minutes, of which 65 are for the exercises · 2 cards · 4 exercises, 12 points, and one written question, 3 points*
 #
@@ -19,20 +19,7 @@
 # Two models that do not come with the course, SmolLM2 and MiniLM, appear with results that were recorded with them. `kvlab models add smollm2` and `kvlab models add minilm` bring them; then a cell of card 22 runs them (all of it with `RECOMPUTE = True`, which takes minutes).
 
 # %%
-# On Google Colab this cell fetches the course; anywhere else it does nothing.
-import sys
-
-if "google.colab" in sys.modules:
-    import pathlib
-    import subprocess
-
-    if not pathlib.Path("kvlab-course").exists():
-        address = "https://github.com/kvlab-course/kvlab"
-        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
-        )
-    sys.path.insert(0, "kvlab-course/src")
+# {{colab bootstrap}}
 
 # %% tags=["parameters"]
 DEVICE = "auto"

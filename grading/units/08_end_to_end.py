@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 08 · One call from end to end
 #
-# [![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/kvlab-course/kvlab/blob/main/notebooks/08_end_to_end.ipynb)
+# {{colab badge}}
 #
 # *About 230 minutes, of which 135 are for the exercises · 2 cards · 7 exercises, 14 points, and one written question, 3 points*
 #
@@ -20,20 +20,7 @@
 # Tokenizers of other models are shown from a record where they are not installed. `kvlab models add smollm2` brings a larger model; then the trace runs on it too.
 
 # %%
-# On Google Colab this cell fetches the course; anywhere else it does nothing.
-import sys
-
-if "google.colab" in sys.modules:
-    import pathlib
-    import subprocess
-
-    if not pathlib.Path("kvlab-course").exists():
-        address = "https://github.com/kvlab-course/kvlab"
-        subprocess.run(["git", "clone", "-q", "--depth", "1", address, "kvlab-course"], check=True)
-        subprocess.run(
-            [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "-e", "kvlab-course", "jupyterquiz"], check=True
-        )
-    sys.path.insert(0, "kvlab-course/src")
+# {{colab bootstrap}}
 
 # %% tags=["parameters"]
 DEVICE = "auto"

@@ -89,7 +89,7 @@ class Gguf:
     def read(self, name: str) -> np.ndarray:
         """One tensor as float32. Raises ValueError when the file has no such tensor."""
         if name not in self.tensors:
-            raise ValueError(f"{self.path} holds no tensor '{name}'")
+            raise ValueError(f"{self.path} holds no tensor {name!r:.60}")
         info = self.tensors[name]
         with self.path.open("rb") as file:
             file.seek(info.start)
@@ -123,7 +123,7 @@ class _Header:
         for _ in range(n_values):
             key = self.text()
             if key in metadata:
-                raise self.damaged(f"the key '{key}' occurs twice")
+                raise self.damaged(f"the key {key!r:.60} occurs twice")
             metadata[key] = self.value(self.scalar("I"))
         entries = [self.tensor_entry() for _ in range(n_tensors)]
         alignment = metadata.get("general.alignment", 32)
@@ -133,7 +133,7 @@ class _Header:
         tensors: dict[str, TensorInfo] = {}
         for name, shape, storage, offset in entries:
             if name in tensors:
-                raise self.damaged(f"the tensor '{name}' occurs twice")
+                raise self.damaged(f"the tensor {name!r:.60} occurs twice")
             tensors[name] = self.locate(name, shape, storage, base + offset)
         return Gguf(self.path, metadata, tensors)
 
@@ -141,21 +141,21 @@ class _Header:
         name = self.text()
         n_dims = self.scalar("I")
         if not 1 <= n_dims <= MAX_DIMS:
-            raise self.damaged(f"the tensor '{name}' has {n_dims} dimensions")
+            raise self.damaged(f"the tensor {name!r:.60} has {n_dims} dimensions")
         shape = tuple(self.scalar("Q") for _ in range(n_dims))[::-1]
         number = self.scalar("I")
         if number not in STORAGE:
             known = ", ".join(storage.name for storage in STORAGE.values())
             kind = OTHERS.get(number, f"number {number}")
-            raise ValueError(f"the tensor '{name}' in {self.path} is stored as {kind}; only {known} can be read")
+            raise ValueError(f"the tensor {name!r:.60} in {self.path} is stored as {kind}; only {known} can be read")
         return name, shape, STORAGE[number], self.scalar("Q")
 
     def locate(self, name: str, shape: tuple[int, ...], storage: Storage, start: int) -> TensorInfo:
         if 0 in shape or shape[-1] % storage.block:
-            raise self.damaged(f"the tensor '{name}' of type {storage.name} has shape {shape}")
+            raise self.damaged(f"the tensor {name!r:.60} of type {storage.name} has shape {shape}")
         size = math.prod(shape) // storage.block * storage.size
         if start + size > self.length:
-            raise self.damaged(f"the tensor '{name}' lies beyond its end, so it was cut short")
+            raise self.damaged(f"the tensor {name!r:.60} lies beyond its end, so it was cut short")
         return TensorInfo(shape, storage, start, size)
 
     def value(self, kind: int) -> Any:

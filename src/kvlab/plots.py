@@ -2,6 +2,7 @@
 
 Each helper returns a closed matplotlib Figure: put it on the last line of a cell, or `display` it, and it is shown
 exactly once. (A figure left open would be shown a second time by Jupyter's inline backend, and would stay in memory.)
+In a notebook it carries a description of its axes and lines for screen readers (`kvlab.described`).
 Axis labels carry the unit, as in "time per token (ms)"; an empty label, or nothing to draw, raises ValueError.
 matplotlib is imported when the first figure is made, and needs no screen.
 """
@@ -182,7 +183,9 @@ def _new_figure(xlabel: str, ylabel: str, title: str) -> tuple[Figure, Axes]:
             raise ValueError(f"{name} is empty: say what the axis shows, with the unit")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
+    from kvlab.described import DescribedFigure
+
+    figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained", FigureClass=DescribedFigure)
     plt.close(figure)  # the caller shows it; pyplot forgets it
     axes.set(xlabel=xlabel, ylabel=ylabel, title=title)
     axes.spines[["top", "right"]].set_visible(False)

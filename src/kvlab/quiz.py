@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from kvlab.front_end import prepare_page
+
 N_QUESTIONS = 5
 _LATEX = re.compile(r"\$|\\\(|\\\[|\\begin\b|\\frac\b")
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
@@ -108,6 +110,7 @@ def show(unit: str) -> None:
     for part in interactive(questions):
         display(part)
     display({"text/html": as_html(questions), "text/plain": as_text(questions)}, raw=True)
+    prepare_page()
 
 
 def interactive(questions: list[dict[str, Any]]) -> list[Any]:
@@ -131,6 +134,7 @@ def interactive(questions: list[dict[str, Any]]) -> list[Any]:
         # It loads MathJax from the network when the page has one that it does not know. There is no math in a quiz.
         part.data = re.sub(r"typeof MathJax\s*!==?\s*'undefined'", "false", part.data)
         part.data = re.sub(r"script\.src = '[^']*';", "", part.data)
+    shown[0].data += _STYLE
     return [] if any(re.search(r"https?:", part.data) for part in shown) else shown
 
 
@@ -181,6 +185,8 @@ _COLORS = {
     "--jq-correct-color": "#0072b2",
     "--jq-incorrect-color": "#b34e00",
 }
+# The explanation stands on the page itself, whose theme is light or dark: only the theme's own colour is readable on both.
+_STYLE = "<style>.Quiz .Feedback.correct, .Quiz .Feedback.incorrect { color: inherit; line-height: 1.4; }</style>"
 
 
 def _validate(item: Any, where: str) -> None:
@@ -230,6 +236,8 @@ def _display(asked: Prediction) -> None:
     if control is not None:
         bundle[_WIDGET_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": control.model_id}
     display(bundle, raw=True)
+    if control is not None:
+        prepare_page()
 
 
 def _control(asked: Prediction) -> Any:

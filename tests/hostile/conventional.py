@@ -152,15 +152,16 @@ class Course:
     folder: Path
     repository: Path
     timeout: int = 10
+    with_torch: bool = True
 
     def build(self) -> None:
         """Write the source notebook and the settings, and release the assignment."""
         source = self.folder / "source" / UNIT / MAIN
         source.parent.mkdir(parents=True)
-        source.write_bytes(dump(conventional_source(self.repository)))
+        source.write_bytes(dump(conventional_source(self.repository, self.with_torch)))
         (self.folder / "nbgrader_config.py").write_text(SETTINGS.format(timeout=self.timeout), encoding="utf-8")
         (self.folder / "home").mkdir()
-        done = self._nbgrader("generate_assignment", UNIT, "--create")
+        done = self.nbgrader("generate_assignment", UNIT, "--create")
         if done.returncode:
             raise RuntimeError(f"nbgrader could not release the conventional course:\n{done.stderr[-4000:]}")
 
@@ -178,13 +179,13 @@ class Course:
     def autograde(self, *students: str) -> Outcome:
         """Run nbgrader over the class, or over these students one by one; gives all marks that are there afterwards."""
         runs = [["--student", student] for student in students] or [[]]
-        done = [self._nbgrader("autograde", UNIT, "--create", *options) for options in runs]
+        done = [self.nbgrader("autograde", UNIT, "--create", *options) for options in runs]
         marks = self._marks()
         everybody = sorted(path.name for path in (self.folder / "submitted").iterdir())
         missing = [name for name in everybody if name not in marks]
         return Outcome(marks, missing, max(run.returncode for run in done), "\n".join(run.stderr for run in done))
 
-    def _nbgrader(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def nbgrader(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         home = self.folder / "home"
         keep = {name: os.environ[name] for name in ("PATH", "LANG", "OMP_NUM_THREADS") if name in os.environ}
         # nbgrader calls alembic by name, as in an activated environment
@@ -226,7 +227,7 @@ def _paid(grade: object) -> float:
     return float(score or 0) + float(scores["extra_credit"] or 0)
 
 
-def conventional_source(repository: Path) -> Notebook:
+def conventional_source(repository: Path, with_torch: bool = True) -> Notebook:
     """nbgrader's source notebook: our solutions and ids, asserts in the check cells, no demonstrations."""
     unit = read_unit(repository / "grading" / "units" / f"{UNIT}.py")
     notebook = source_notebook(unit, "", "")
@@ -240,7 +241,8 @@ def conventional_source(repository: Path) -> Notebook:
         elif cell["cell_type"] == "code" and not role:
             continue
         cells.append(cell)
-    imports = code_cell("import math\n\nimport numpy as np\nimport torch", tags=[]) | {"id": "imports"}
+    libraries = "import math\n\nimport numpy as np" + ("\nimport torch" if with_torch else "")
+    imports = code_cell(libraries, tags=[]) | {"id": "imports"}
     notebook["cells"] = [cells[0], imports, *cells[1:]]
     if not all(any(f"check-{e}" in str(c["metadata"]) for c in cells) for e in EXERCISES):
         raise RuntimeError("a check cell of unit 01 is missing")

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,13 +38,20 @@ class Course:
 
     def nbgrader(self, *arguments: str, timeout: float = 3600) -> subprocess.CompletedProcess[str]:
         """Run nbgrader's command in the course folder, with a home of its own."""
+        return self._run("nbgrader", arguments, timeout)
+
+    def kvgrade(self, *arguments: str, timeout: float = 3600) -> subprocess.CompletedProcess[str]:
+        """Run our command in the course folder, with a home of its own."""
+        return self._run("kvgrade", arguments, timeout)
+
+    def _run(self, module: str, arguments: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
         keep = {name: os.environ[name] for name in ("PATH", "LANG", "OMP_NUM_THREADS") if name in os.environ}
         # nbgrader calls alembic by name, as in an activated environment
         keep["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), keep.get("PATH", os.defpath)])
         path = os.pathsep.join(str(ROOT / name) for name in ("grading", "src"))
         environment = {**keep, "HOME": str(self.folder / "home"), "PYTHONPATH": path}
         return subprocess.run(
-            [sys.executable, "-W", "ignore", "-m", "nbgrader", *arguments],
+            [sys.executable, "-W", "ignore", "-m", module, *arguments],
             cwd=self.folder,
             env=environment,
             capture_output=True,

@@ -12,7 +12,7 @@ def add_parser(commands: Any) -> None:
         "feedback", help="write feedback/<student>/<unit>/<unit>.html from what stands in the gradebook"
     )
     parser.add_argument("--unit", action="append", default=[], metavar="05", help="name or number; may be repeated")
-    parser.add_argument("--student", action="append", default=[], metavar="ID", help="only this one; may be repeated")
+    parser.add_argument("--student", nargs="+", default=[], metavar="ID", help="only these students")
     parser.add_argument("--course", type=Path, metavar="DIR", help="the folder of the class")
     parser.set_defaults(execute=execute)
 

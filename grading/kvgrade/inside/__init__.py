@@ -1,1 +1,1 @@
-"""What runs in the jail: mounted there at /grader, and nothing else of the instructor's files with it."""
+"""The untrusted side: what runs in the jail, and what brings it there. Nothing in here knows an answer."""

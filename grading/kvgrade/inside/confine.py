@@ -94,16 +94,16 @@ def confine(limits: Limits, extra_memory: int | None = None, sandboxed: bool = T
     memory = limits.memory_bytes
     if extra_memory is not None:
         memory = min(memory, address_space() + extra_memory)
-    _prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the process that forked this one
+    prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: end with the process that forked this one
     _resource_limits(limits, memory)
-    _prctl(38, 1)  # PR_SET_NO_NEW_PRIVS: needed for a filter without root, and setuid programs give nothing
+    prctl(38, 1)  # PR_SET_NO_NEW_PRIVS: needed for a filter without root, and setuid programs give nothing
     if not reason:
         _install(_program(_MACHINES[platform.machine()]))
 
 
 def make_undumpable() -> None:
     """Forbid processes of the same user to trace this one or to read its memory. Children inherit it."""
-    _prctl(4, 0)  # PR_SET_DUMPABLE
+    prctl(4, 0)  # PR_SET_DUMPABLE
 
 
 def address_space() -> int:
@@ -197,7 +197,8 @@ def _install(program: list[_Step]) -> None:
         raise OSError(ctypes.get_errno(), "The kernel refused the system call filter of the jail.")
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
+    """Ask the kernel to change something about this process. Raises OSError when it refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     zero = ctypes.c_ulong(0)
     if libc.prctl(ctypes.c_int(option), ctypes.c_ulong(value), zero, zero, zero) != 0:

@@ -1,10 +1,10 @@
-"""The untrusted side. Runs in the jail as `python -I …/worker.py DATA_IN DATA_OUT MODE COURSE TORCH`.
+"""The untrusted side: the first process of a jail, and the child in which an answer runs.
 
-The first process imports numpy (and torch, when the answers or their cases need it) once and waits on its own pipe
-(stdin, stdout). It forks a child that gives up every right it does not need, executes the answer cell and serves cases
-over the data pipe; when the child has ended, it can fork another one for the same answer. The child has no access to
-the first process' pipe. One jail serves one exercise of one hand-in, so nothing can be left behind for another.
-Nothing in here knows an expected value.
+The first process has numpy (and torch, when the answers or their cases need it) and waits on its own pipe. It forks a
+child that gives up every right it does not need, executes the answer cell and serves cases over the data pipe; when the
+child has ended, it can fork another one for the same answer. The child has no access to the first process' pipe.
+One jail serves one exercise of one hand-in, so nothing can be left behind for another. Nothing in here knows an
+expected value.
 """
 
 from __future__ import annotations
@@ -13,13 +13,10 @@ import os
 import select
 import shutil
 import signal
-import sys
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # -I leaves it out; of kvgrade only this folder is there
-
-from kvgrade.inside import answer, confine, steps, wire
+from . import answer, confine, steps, wire
 
 WRITABLE = ("/tmp", "/home/jail", "/dev/shm")
 LOOK_EVERY = 0.05  # seconds between looks at the number of files
@@ -53,17 +50,21 @@ def as_tensor(array: Any) -> Any:
     return torch.from_numpy(array)
 
 
-def main(data_in: int, data_out: int, jailed: bool, course: str, with_torch: bool) -> None:
-    control_in, control_out = os.dup(0), os.dup(1)
+def silence() -> None:
+    """What an answer prints goes nowhere, and can fill nothing."""
     null = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):  # what an answer prints goes nowhere, and can fill nothing
+    for fd in (0, 1, 2):
         os.dup2(null, fd)
-    import numpy  # noqa: F401 - for all children at once
+    if null > 2:
+        os.close(null)
 
-    if with_torch:
-        import torch
 
-        torch.set_num_threads(1)
+def main(pipes: Sequence[int], course: str, jailed: bool) -> None:
+    """Serve one answer after the other until the grader closes the control pipe.
+
+    pipes: control in, control out, data in, data out. course: the folder with kvlab.
+    """
+    control_in, control_out, data_in, data_out = pipes
     if jailed:
         confine.make_undumpable()
     send(control_out, {"ready": True})
@@ -150,7 +151,3 @@ def _clean() -> None:
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:
                 os.unlink(entry.path)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "jailed", sys.argv[4], sys.argv[5] == "torch")

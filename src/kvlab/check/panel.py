@@ -10,6 +10,7 @@ import html
 import sys
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 
 class State(Enum):
@@ -55,14 +56,17 @@ class Panel:
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, str]:
         return {"text/plain": self.text, "text/html": self.html}
 
-    def show(self) -> None:
-        """Display in a notebook, print elsewhere. Never an `execute_result`: nbgrader would read that as a mark."""
+    def show(self, metadata: dict[str, Any] | None = None) -> None:
+        """Display in a notebook, print elsewhere. Never an `execute_result`: nbgrader would read that as a mark.
+
+        metadata: kept with the output in the saved notebook, shown nowhere.
+        """
         if "IPython" in sys.modules:
             from IPython.core.getipython import get_ipython
 
             if get_ipython() is not None:
                 from IPython.display import display
 
-                display(self)
+                display(self, metadata=metadata)
                 return
         print(self.text)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kvlab.check import diagnose
+from kvlab.check import answer, diagnose
 from kvlab.check.closed import ClosedError, closed, closed_text
 from kvlab.check.compare import Difference, describe, difference, to_array
 from kvlab.check.panel import Panel, State
@@ -86,7 +86,7 @@ class Exercise:
             raise ValueError(f"The check of {self.name} has no lines: nothing was compared.")
         panel = self._verdict(error)
         self.state = _states[self.name] = panel.state
-        panel.show()
+        panel.show(answer.record(panel, self._namespace.get(self.name)))
         if panel.state is not State.RIGHT and strict():
             raise AssertionError(panel.text) from None
         return True

@@ -47,20 +47,33 @@ def add_parser(commands: Any) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command; 1 when anything failed."""
+    return 1 if _print_all(options.dir) else 0
+
+
+def show() -> None:
+    """What `kvlab doctor` prints, for a notebook."""
+    _print_all(None)
+
+
+def _print_all(work: Path | None) -> int:
+    """Print all findings and a closing line; returns how many failed."""
     failed = 0
-    for finding in report(full_path(options.dir or work_dir())):
+    for finding in report(full_path(work or work_dir())):
         print(finding, flush=True)
         failed += finding.status == FAIL
     checks = "1 check" if failed == 1 else f"{failed} checks"
     print(f"{checks} failed; see the arrows above." if failed else "Everything that the course needs is here.")
-    return 1 if failed else 0
+    return failed
 
 
 def report(work: Path) -> Iterator[Finding]:
     """All findings, in order."""
     yield check_python(sys.version_info[:3])
-    yield from check_packages()
-    yield from check_nbgrader()
+    if "google.colab" in sys.modules:
+        yield Finding(OK, "packages", "Colab's own; the first cell of a notebook adds what is missing")
+    else:
+        yield from check_packages()
+        yield from check_nbgrader()
     yield from check_device()
     yield check_memory()
     yield from check_work(work)

@@ -13,6 +13,7 @@ import shutil
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +50,14 @@ def one_line(text: str, limit: int = 300) -> str:
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
     """Execute; returns `ok`, and `error` as one line that names the cell when it failed."""
-    import papermill
-    from nbclient.exceptions import DeadKernelError
-    from papermill.exceptions import PapermillExecutionError
+    # Importing rfc3987_syntax, where it is installed, builds a parser for a second or more. nbformat loads it by way
+    # of jsonschema to judge addresses, of which a notebook's format has none; jsonschema does without it.
+    with absent("rfc3987_syntax"):
+        import papermill
+        from nbclient.exceptions import DeadKernelError
+        from papermill.exceptions import PapermillExecutionError
+
+        from kvlab.cli.engine import register
 
     source, output = Path(job["source"]), Path(job["output"])
     try:
@@ -59,6 +65,7 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
             str(source),
             str(output),
             parameters=job["parameters"],
+            engine_name=register(),
             kernel_name="python3",
             language="python",
             progress_bar={"desc": source.stem, "leave": False} if job["progress"] else False,
@@ -77,6 +84,19 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     except DeadKernelError:
         return {"ok": False, "error": "the kernel died (out of memory, or the process was ended)"}
     return {"ok": True, "error": ""}
+
+
+@contextlib.contextmanager
+def absent(module: str) -> Iterator[None]:
+    """Let imports of a module fail meanwhile, unless it has been imported before."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]  # Python's own mark for "not to be found"
+    try:
+        yield
+    finally:
+        sys.modules.pop(module, None)
 
 
 def _has_error(cell: dict[str, Any]) -> bool:

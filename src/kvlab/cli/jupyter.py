@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 from kvlab.cli.files import write_atomic
 
@@ -47,6 +48,8 @@ def write_config(folder: Path, *, instructor: bool) -> None:
         "labconfig/page_config.json": {"disabledExtensions": dict.fromkeys(disabled, True)},
         "labconfig/default_setting_overrides.json": {"@jupyterlab/apputils-extension:notification": notification},
         "jupyter_server_config.json": server,
+        # What Validate allows a cell: nbgrader's own 30 and 4 seconds end it on a busy or small machine.
+        "nbgrader_config.json": {"Execute": {"timeout": 600, "iopub_timeout": 120}},
     }
     for name, content in files.items():
         write_atomic(folder / name, (json.dumps(content, indent=1) + "\n").encode())
@@ -57,7 +60,8 @@ def write_kernelspec(folder: Path) -> None:
 
     A `python3` that the user registered for some other environment would otherwise be able to take its place.
     """
-    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+    # The extension explains errors from the first cell on; what a notebook calls itself is gone after a restart.
+    argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", "--ext=kvlab.next_step"]
     spec = {"argv": argv, "display_name": "Python 3 (kvlab)", "language": "python", "metadata": {"debugger": True}}
     write_atomic(folder / "kernels" / "python3" / "kernel.json", (json.dumps(spec, indent=1) + "\n").encode())
 
@@ -75,8 +79,8 @@ def environment(folder: Path) -> dict[str, str]:
     return env
 
 
-def server_command(root: Path, port: int, *, browser: bool) -> list[str]:
-    """The command that starts JupyterLab on `root`."""
+def server_command(root: Path, port: int, *, browser: bool, opened: str | None = None) -> list[str]:
+    """The command that starts JupyterLab on `root`. `opened`: a file there that it shows at first."""
     command = [
         sys.executable,
         "-m",
@@ -87,6 +91,8 @@ def server_command(root: Path, port: int, *, browser: bool) -> list[str]:
     ]
     if not browser:
         command.append("--no-browser")
+    if opened is not None:
+        command.append(f"--LabApp.default_url=/lab/tree/{quote(opened)}")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     return command

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from kvlab.cli import units
 from kvlab.cli.errors import CommandError
 from kvlab.cli.files import full_path
 from kvlab.cli.jupyter import environment, server_command, write_config, write_kernelspec
@@ -47,13 +48,16 @@ def _prepare(work: Path) -> None:
 def _serve(options: argparse.Namespace, root: Path, work: Path) -> int:
     # The port comes first: when it is taken, nothing is copied.
     with reserve_port(options.port) as port:
+        began = any(work.glob("*.ipynb"))
         if not options.instructor:
             _prepare(work)
+        # Whoever begins sees the first notebook; later JupyterLab comes back as it was left.
+        first = None if options.instructor or began else f"{next(iter(units.released()))}.ipynb"
         private = work / PRIVATE / ("instructor" if options.instructor else "jupyter")
         write_config(private / "config", instructor=options.instructor)
         write_kernelspec(private / "data")
         print(f"Starting JupyterLab in {root} on port {port}. Ctrl-C twice stops it.", flush=True)
-        command = server_command(root, port, browser=not options.no_browser)
+        command = server_command(root, port, browser=not options.no_browser, opened=first)
         if os.name == "posix":
             os.chdir(root)
             sys.stderr.flush()

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Sequence
 
 import kvlab
-from kvlab.cli import doctor, lab, measure, models, reset, run, serve
+from kvlab.cli import check, doctor, lab, measure, models, progress, reset, run, serve
 from kvlab.cli.errors import CommandError
 
-COMMANDS = (lab, reset, doctor, run, models, serve, measure)
+COMMANDS = (lab, check, progress, reset, doctor, run, models, serve, measure)
 
 
 def build_parser() -> argparse.ArgumentParser:

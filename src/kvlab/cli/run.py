@@ -1,13 +1,16 @@
 """`kvlab run [UNIT...]`: executes released notebooks with papermill; reports seconds, memory and the first error."""
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,6 +56,13 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--fast", action="store_true", help="short form of -p FAST true")
     parser.add_argument("--timeout", type=float, default=600, help="seconds a notebook may take (default: 600)")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=1,
+        help="notebooks at a time, one for each core at most (default: 1; with more, the times that notebooks show "
+        "are those of a busy machine)",
+    )
     parser.add_argument("--output", type=Path, default=None, help="where the executed copies go (default: build/run)")
     parser.set_defaults(execute=execute)
 
@@ -61,6 +71,8 @@ def execute(options: argparse.Namespace) -> int:
     """Run the command; 1 when a cell failed anywhere."""
     if not options.timeout > 0:  # "nan" is not more than 0 either
         raise CommandError("--timeout must be more than 0 seconds.")
+    if options.jobs < 1:
+        raise CommandError("--jobs must be at least 1.")
     released = units.released()
     for name in options.units:
         if name.endswith(".ipynb") or Path(name).name != name:
@@ -79,12 +91,9 @@ def execute(options: argparse.Namespace) -> int:
     # A plain end (`timeout`) and a closed terminal become exceptions, so that the kernels are ended too.
     for number in (signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)):
         signal.signal(number, lambda number, frame: sys.exit(128 + number))
-    outcomes = []
-    for name in names:
-        outcome = run_notebook(released[name], folder / f"{name}.ipynb", parameters[name], options.timeout)
-        outcomes.append(outcome)
-        if outcome.error:
-            print(f"{name}: {outcome.error}", file=sys.stderr, flush=True)
+    outcomes = run_notebooks(
+        [(released[name], folder / f"{name}.ipynb", parameters[name]) for name in names], options.timeout, options.jobs
+    )
     print(table(outcomes))
     print(f"Executed copies of the released notebooks: {folder}")
     return 0 if all(outcome.ok for outcome in outcomes) else 1
@@ -122,8 +131,30 @@ def table(outcomes: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def run_notebook(source: Path, output: Path, parameters: dict[str, Value], timeout: float) -> Outcome:
-    """Execute one notebook into `output`; every process it started is ended when `timeout` seconds are over.
+def run_notebooks(work: list[tuple[Path, Path, dict[str, Value]]], timeout: float, jobs: int = 1) -> list[Outcome]:
+    """Execute notebooks, `jobs` at a time; each error is printed when it is known. The outcomes come in order."""
+    stop = threading.Event()
+
+    def one(item: tuple[Path, Path, dict[str, Value]]) -> Outcome:
+        outcome = run_notebook(*item, timeout, stop)
+        if outcome.error and not stop.is_set():
+            print(f"{outcome.unit}: {outcome.error}", file=sys.stderr, flush=True)
+        return outcome
+
+    with ThreadPoolExecutor(jobs) as pool:
+        started = [pool.submit(one, item) for item in work]
+        try:
+            return [future.result() for future in started]
+        except BaseException:  # Ctrl-C and the signals of `execute` arrive here: the threads end their kernels
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def run_notebook(
+    source: Path, output: Path, parameters: dict[str, Value], timeout: float, stop: threading.Event | None = None
+) -> Outcome:
+    """Execute one notebook into `output`; every process it started is ended when `timeout` seconds are over or `stop` is set.
 
     `output` is written in one step at the end; after a failure it holds the cells as far as they came.
     """
@@ -144,7 +175,7 @@ def run_notebook(source: Path, output: Path, parameters: dict[str, Value], timeo
         (private / "job.json").write_text(json.dumps(job), encoding="utf-8")
         start = time.monotonic()
         log = private / "log.txt"
-        peak, ended = _watch(private, log, timeout)
+        peak, ended = _watch(private, log, timeout, stop or threading.Event())
         seconds = time.monotonic() - start
         if not ended:
             error = f"not finished after {timeout:g} seconds; it was stopped"
@@ -170,7 +201,7 @@ def _keep(executed: Path, output: Path) -> None:
     write_atomic(output, text.encode())
 
 
-def _watch(private: Path, log: Path, timeout: float) -> tuple[int, bool]:
+def _watch(private: Path, log: Path, timeout: float, stop: threading.Event) -> tuple[int, bool]:
     """Run the job; returns the peak memory of the kernel's processes in bytes, and whether the job ended by itself."""
     import psutil
 
@@ -188,9 +219,10 @@ def _watch(private: Path, log: Path, timeout: float) -> tuple[int, bool]:
         try:
             while process.poll() is None:
                 peak = max(peak, _memory(runner))
-                if time.monotonic() > deadline:
+                if time.monotonic() > deadline or stop.is_set():
                     return peak, False
-                time.sleep(SAMPLE_SECONDS)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(SAMPLE_SECONDS)
         finally:
             _end_tree(runner)
             process.wait()

@@ -51,7 +51,7 @@ def convert(source: Path, folder: Path) -> None:
             half = weight.astype(np.float16)
         if not np.isfinite(half).all():
             raise ValueError(
-                f"the tensor '{name}' in {source} holds values that are no numbers or too large for float16"
+                f"the tensor {name!r:.60} in {source} holds values that are no numbers or too large for float16"
             )
         weights[target] = half
     settings = _settings(gguf)
@@ -98,7 +98,7 @@ def _get(gguf: Gguf, key: str, kind: type, default: Any = None) -> Any:
 def _config(gguf: Gguf) -> ModelConfig:
     kind = _get(gguf, "general.architecture", str)
     if kind != "llama":
-        raise ValueError(f"{gguf.path} is a model of type '{kind}'; only 'llama' can be converted")
+        raise ValueError(f"{gguf.path} is a model of type {kind!r:.60}; only 'llama' can be converted")
 
     def size(key: str, default: int | None = None) -> int:
         return _get(gguf, f"llama.{key}", int, default)
@@ -107,19 +107,23 @@ def _config(gguf: Gguf) -> ModelConfig:
     if heads < 1 or width % heads:
         raise ValueError(f"{gguf.path} is damaged: {heads} heads do not divide a width of {width}")
     d_head = size("rope.dimension_count", width // heads)
-    config = ModelConfig(
-        vocab_size=len(_get(gguf, "tokenizer.ggml.tokens", list)),
-        d_model=width,
-        n_layers=size("block_count"),
-        n_heads=heads,
-        n_kv_heads=size("attention.head_count_kv", heads),
-        d_head=d_head,
-        d_ff=size("feed_forward_length"),
-        max_len=size("context_length"),
-        rope_theta=_shortest(_get(gguf, "llama.rope.freq_base", float, 10_000.0)),
-        norm_eps=_shortest(_get(gguf, "llama.attention.layer_norm_rms_epsilon", float)),
-        tied="output.weight" not in gguf.tensors,
-    )
+    sizes: dict[str, Any] = {
+        "vocab_size": len(_get(gguf, "tokenizer.ggml.tokens", list)),
+        "d_model": width,
+        "n_layers": size("block_count"),
+        "n_heads": heads,
+        "n_kv_heads": size("attention.head_count_kv", heads),
+        "d_head": d_head,
+        "d_ff": size("feed_forward_length"),
+        "max_len": size("context_length"),
+        "rope_theta": _shortest(_get(gguf, "llama.rope.freq_base", float, 10_000.0)),
+        "norm_eps": _shortest(_get(gguf, "llama.attention.layer_norm_rms_epsilon", float)),
+        "tied": "output.weight" not in gguf.tensors,
+    }
+    try:
+        config = ModelConfig(**sizes)
+    except ValueError as error:
+        raise ValueError(f"{gguf.path} is damaged: {error}") from error
     _check_shapes(gguf, config)
     return config
 
@@ -142,7 +146,7 @@ def _check_shapes(gguf: Gguf, config: ModelConfig) -> None:
             raise ValueError(f"'{name}.weight' in {gguf.path} has shape {info.shape}, its metadata asks for {shape}")
     if len(shapes) != len(gguf.tensors):
         extra = min(set(gguf.tensors) - {f"{name}.weight" for name in shapes})
-        raise ValueError(f"{gguf.path} holds '{extra}', which the course's decoder does not have")
+        raise ValueError(f"{gguf.path} holds {extra!r:.60}, which the course's decoder does not have")
 
 
 def _shortest(value: float) -> float:
@@ -178,7 +182,9 @@ def _tokenizer(gguf: Gguf) -> tokenizers.Tokenizer:
     """A byte-level BPE tokenizer from the metadata."""
     kind = _get(gguf, "tokenizer.ggml.model", str), _get(gguf, "tokenizer.ggml.pre", str)
     if kind != ("gpt2", "smollm"):
-        raise ValueError(f"{gguf.path} has a tokenizer of kind {kind[0]}/{kind[1]}; only gpt2/smollm can be converted")
+        raise ValueError(
+            f"{gguf.path} has a tokenizer of kind {'/'.join(kind)!r:.60}; only 'gpt2/smollm' can be converted"
+        )
     tokens = _get(gguf, "tokenizer.ggml.tokens", list)
     listed = _get(gguf, "tokenizer.ggml.merges", list)
     if not all(isinstance(entry, str) for entry in [*tokens, *listed]):

@@ -85,6 +85,8 @@ class _Tekken:
         return list(self._inner.encode(text, bos=False, eos=False))
 
     def piece(self, token: int) -> bytes:
+        if token < self._inner.num_special_tokens:  # they have a name and no bytes; the others here give the name too
+            return str(self._inner.id_to_piece(token)).encode()
         return bytes(self._inner.id_to_byte_piece(token))
 
 

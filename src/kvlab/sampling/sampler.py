@@ -93,7 +93,9 @@ class SamplingSettings:
         if isinstance(self.order, list):
             self._keep("order", tuple(self.order))
         self.stage_order()
-        if not isinstance(self.processors, Sequence) or not all(callable(each) for each in self.processors):
+        one_text = isinstance(self.processors, str | bytes)  # an empty one would pass for "no processors"
+        functions = isinstance(self.processors, Sequence) and all(callable(each) for each in self.processors)
+        if one_text or not functions:
             raise ValueError(
                 f"processors must be a list of functions (ids, logits) -> logits, got {self.processors!r:.60}"
             )

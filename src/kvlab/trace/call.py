@@ -17,6 +17,7 @@ from kvlab.generate import GREEDY, check_settings, prompt_ids
 from kvlab.model import Llama
 from kvlab.show import Table
 from kvlab.trace.kinds import BY_NAME, PHASES, PREFILL, Kind, choice_kind
+from kvlab.validate import shown, whole
 
 MOST_TOKENS = 256  # every score of every head is kept
 Past = list[tuple[torch.Tensor, torch.Tensor]]  # per block: keys (turned) and values, each (G, positions, d)
@@ -67,7 +68,10 @@ class Trace:
         raise ValueError(f"there is no stage '{name}' with layer {layer} in {phase}: choose one of {', '.join(names)}")
 
     def table(self, layer: int = 0) -> Table:
-        """All stages of both phases with shape and formula; of the blocks, one."""
+        """All stages of both phases with shape and formula; of the blocks, one. ValueError for a block it lacks."""
+        layer, last = whole("layer", layer), max(s.layer for s in self.stages if s.layer is not None)
+        if layer > last:
+            raise ValueError(f"layer must be from 0 to {last}, got {shown(layer)}")
         rows = [
             (s.phase, "" if s.layer is None else str(s.layer), s.name, str(s.shape), s.formula)
             for s in self.stages

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import html
-import io
 import sys
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kvlab.front_end import prepare_page
+from kvlab.picture import as_base64, image_html, png
 from kvlab.show import Table
 
 if TYPE_CHECKING:
@@ -90,8 +89,7 @@ class Explorer:
     @property
     def html(self) -> str:
         """The question, the figure and the table, without a script."""
-        picture = _base64(self.picture)
-        image = f'<img alt="{html.escape(self._result.alt)}" src="data:image/png;base64,{picture}">'
+        image = image_html(self.picture, self._result.alt)
         return f"<p><b>{html.escape(self.question)}</b></p>{image}{self._result.table.to_html()}"
 
     def _ipython_display_(self) -> None:
@@ -107,24 +105,28 @@ class Explorer:
         bundle: dict[str, Any] = {
             "text/plain": self.text,
             "text/html": self.html,
-            "image/png": _base64(self.picture),
+            "image/png": as_base64(self.picture),
         }
         if self.panel is not None:
             bundle[_WIDGET_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": self.panel.model_id}
         display(bundle, raw=True)
+        if self.panel is not None:
+            prepare_page()
         return self
 
     def _build_panel(self) -> None:
         import ipywidgets
 
         self._busy = ipywidgets.HTML("")
-        self._image = ipywidgets.Image(value=self.picture, format="png", layout=ipywidgets.Layout(max_width="100%"))
+        # Not ipywidgets.Image, which has no place for the text that a screen reader says.
+        self._image = ipywidgets.HTML(image_html(self.picture, self._result.alt))
         self._table = ipywidgets.HTML(self._result.table.to_html())
         question = ipywidgets.HTML(f"<b>{html.escape(self.question)}</b>")
         self.panel = ipywidgets.VBox([question, *self.controls.values(), self._busy, self._image, self._table])
         if self._adjust is not None:
             self._adjust(self.controls, self.values)
         for name, control in self.controls.items():
+            control.style.description_width = "100px"  # the usual width cuts "Mean length"
             control.observe(self._observer(name), names="value")
 
     def _observer(self, name: str) -> Callable[[Any], None]:
@@ -145,25 +147,12 @@ class Explorer:
             if self._adjust is not None:
                 self._adjust(self.controls, result.values)
             self._result, self._picture = result, picture
-            self._image.value, self._table.value = picture, result.table.to_html()
+            self._image.value, self._table.value = image_html(picture, result.alt), result.table.to_html()
         except ValueError as error:
             self.message = f"This does not work: {error}. The figure still shows the setting before."
         finally:
             self._busy.value = html.escape(self.message)
             self._quiet = False
-
-
-def png(figure: Figure) -> bytes:
-    """The figure as a PNG. A character that the font lacks is drawn as a box, without a warning."""
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")
-        figure.savefig(buffer, format="png", dpi=100)
-    return buffer.getvalue()
-
-
-def _base64(data: bytes) -> str:
-    return base64.b64encode(data).decode()
 
 
 def plain(text: str) -> str:

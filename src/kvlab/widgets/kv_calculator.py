@@ -17,6 +17,7 @@ QUESTION = "How large is the KV cache next to the weights, and at what length do
 BITS = (16, 8, 4)
 MOST_TOKENS_LOG2 = 20
 MOST_BATCH = 256
+PUBLISHED = 0  # in the menu of KV heads: a menu shows nothing as chosen when the value is None
 WEIGHT_BYTES_EACH = 2  # weights stay at 16 bits whatever the cache does
 
 
@@ -106,10 +107,13 @@ def kv_calculator(model: str = "llama-3.1-8b", seq_len: int = 8192, batch: int =
     """Compare the cache with the weights of a published model. `model` is a key of `kvlab.published.models()`."""
     key = published.model(model).key
 
-    def compute(model: str, seq_len: float, batch: int, bits: int, n_kv_heads: int | None) -> Result:
-        values = kv_sizes(model, round(seq_len), batch, bits, n_kv_heads)
+    def compute(model: str, seq_len: float, batch: int, bits: int, n_kv_heads: int) -> Result:
+        values = kv_sizes(model, round(seq_len), batch, bits, n_kv_heads or None)
         alt = f"Bars: KV cache {values['kv_gb']:.4g} GB, weights {values['weight_gb']:.4g} GB."
         return Result(values, sizes_table(values), sizes_figure(values), alt)
+
+    def heads(model: str) -> list[tuple[str, int]]:
+        return [(label, n or PUBLISHED) for label, n in kv_head_options(model)]
 
     def build() -> Controls:
         import ipywidgets
@@ -132,15 +136,15 @@ def kv_calculator(model: str = "llama-3.1-8b", seq_len: int = 8192, batch: int =
                 value=batch, min=1, max=max(batch, MOST_BATCH), description="Batch", continuous_update=False
             ),
             "bits": ipywidgets.Dropdown(options=BITS, value=bits, description="Bits"),
-            "n_kv_heads": ipywidgets.Dropdown(options=kv_head_options(key), value=None, description="KV heads"),
+            "n_kv_heads": ipywidgets.Dropdown(options=heads(key), value=PUBLISHED, description="KV heads"),
         }
 
     def prepare(changed: str, controls: Controls) -> None:
         if changed == "model":  # each model has its own numbers to choose from
-            controls["n_kv_heads"].options = kv_head_options(controls["model"].value)
-            controls["n_kv_heads"].value = None
+            controls["n_kv_heads"].options = heads(controls["model"].value)
+            controls["n_kv_heads"].value = PUBLISHED
 
-    settings = {"model": key, "seq_len": seq_len, "batch": batch, "bits": bits, "n_kv_heads": None}
+    settings = {"model": key, "seq_len": seq_len, "batch": batch, "bits": bits, "n_kv_heads": PUBLISHED}
     return Explorer(QUESTION, settings, compute, build, prepare=prepare).show()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from kvlab.front_end import prepare_page
 from kvlab.generate import as_tensor, generate_cached, prompt_ids
 from kvlab.model import Llama
 from kvlab.sampling import ORDERS, SamplingSettings
@@ -108,6 +109,8 @@ class SamplingLab:
         if self.panel is not None:
             bundle[_WIDGET_VIEW] = {"version_major": 2, "version_minor": 0, "model_id": self.panel.model_id}
         display(bundle, raw=True)
+        if self.panel is not None:
+            prepare_page()
         return self
 
     def _ipython_display_(self) -> None:

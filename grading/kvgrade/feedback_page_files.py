@@ -1,0 +1,107 @@
+"""Write the feedback pages of a class to where `nbgrader release_feedback` and people look for them.
+
+feedback/<student>/<unit>/<unit>.html, beside it the hand-in's timestamp and secret, by which nbgrader's exchange finds
+the hand-in that a page belongs to. A page that would not change is not touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import feedback_page, handin, results, standing
+from .course import Course
+from .texts import clean
+
+FROM_EXCHANGE = ("timestamp.txt", "submission_secret.txt")
+READABLE = 0o644  # nbgrader copies the mode to the exchange, where learners read the page
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was done for a unit: pages in all and new or changed ones; what a person should know, one line each."""
+
+    pages: int
+    changed: int
+    notes: list[str]
+
+
+def write(course: Course, unit: str, students: Sequence[str] = ()) -> Written:
+    """Write the pages of a unit, of some students if named.
+
+    Raises ValueError for a student without a graded hand-in, CourseError where nothing is released or graded.
+    """
+    graded = results.merged(course.results(unit))
+    for student in students:
+        if student not in graded:
+            raise ValueError(
+                f"{clean(student)} has no graded hand-in of {unit}: run `python -m kvgrade grade --unit {unit}` first."
+            )
+    places = standing.places(course, unit)
+    in_book = standing.standings(course, unit)
+    title, hints = standing.heading(unit), feedback_page.first_hints(unit)
+    wanted = [student for student in graded if (not students or student in students) and student in in_book]
+    handed_in = course.submitted(unit)
+    newer = [s for s in wanted if s in handed_in and _is_newer(handed_in[s] / f"{unit}.ipynb", graded[s])]
+    changed = 0
+    for student in wanted:
+        page = feedback_page.page(title, graded[student], in_book[student], places, hints)
+        changed += _place(course, student, unit, page, student in newer)
+    notes = _notes(unit, handed_in, graded, in_book, newer) if not students else []
+    return Written(len(wanted), changed, notes)
+
+
+def _place(course: Course, student: str, unit: str, page: bytes, newer: bool) -> bool:
+    """Write a page and what belongs to it; whether the page is new or changed.
+
+    newer: submitted/ holds another hand-in than the one that was graded; its secret is not that of this page.
+    """
+    directory = course.directory
+    folder = course.folder(directory.feedback_directory, student, unit)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (name for name in FROM_EXCHANGE if not (newer and (folder / name).is_file())):
+        steps = (directory.autograded_directory, directory.submitted_directory)
+        for source in (course.folder(step, student, unit) / name for step in steps):
+            if source.is_file() and not source.is_symlink():
+                _write(folder / name, handin.read(source))
+                break
+    return _write(folder / f"{unit}.html", page)
+
+
+def _write(target: Path, data: bytes) -> bool:
+    if target.is_file() and target.read_bytes() == data:
+        return False
+    results.write_atomic(target, data)
+    target.chmod(READABLE)
+    return True
+
+
+def _notes(
+    unit: str,
+    handed_in: Mapping[str, Path],
+    graded: Mapping[str, results.Result],
+    in_book: Mapping[str, standing.Standing],
+    newer: Sequence[str],
+) -> list[str]:
+    lines = {
+        "not graded yet, no page": [s for s in sorted({*handed_in, *in_book}) if s not in graded],
+        "handed in again since it was graded, the page is about the older file": newer,
+        "graded, but not in the gradebook, no page": [s for s in graded if s not in in_book],
+    }
+    advice = f"run `python -m kvgrade grade --unit {unit}`"
+    return [
+        f"{len(who)} {what}: {', '.join(map(clean, who[:10]))}{', …' if len(who) > 10 else ''} ({advice})"
+        for what, who in lines.items()
+        if who
+    ]
+
+
+def _is_newer(path: Path, result: results.Result) -> bool:
+    """Whether a hand-in is another file than the one that was graded."""
+    try:
+        data = handin.read(path)
+    except handin.Unreadable:  # then there is nothing to compare, and its owner has been told
+        return False
+    return not result.unreadable and hashlib.sha256(data).hexdigest() != result.submission

@@ -1,0 +1,183 @@
+"""A class of eighty, without a hand: graded by one command with two jobs, then feedback, export and report.
+
+The short form is this class. `make test-all` grades the whole catalogue of hostile and odd hand-ins in the same way.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import class_of_80
+from class_of_80 import Student
+from helpers import ROOT, require
+from hostile import tricks
+from hostile.course import Course, checksums
+from hostile.model import UNIT, Trick
+from hostile.writing import MARK
+from kvgrade import grade, results, seeds
+
+POINTS = {"positions_processed": 2.0, "KVCache": 4.0, "cached_attention": 4.0, "kv_cache_bytes": 2.0}
+FULL = os.environ.get("KVLAB_FULL") == "1"
+LIMITS = ("--case-seconds", "4", "--seconds", "20")
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
+@dataclass(frozen=True)
+class Run:
+    course: Course
+    students: list[Student]
+    marks: dict[str, dict[str, float]]
+    exit_code: int
+    said: str
+    changed: list[str]
+
+
+def class_with_all() -> list[Student]:
+    """The class; in the long form with all that the catalogue has besides."""
+    students = class_of_80.students(ROOT)
+    if not FULL:
+        return students
+    there = {student.name for student in students}
+    material = tricks.material(ROOT)
+    others = [Student(t.name, t.make(material), trick=t) for t in tricks.all() if t.name not in there]
+    return sorted([*students, *others], key=lambda student: student.name)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    require("bubblewrap")
+    course = Course(tmp_path_factory.mktemp("class"))
+    course.build()
+    students = class_with_all()
+    class_of_80.hand_in(students, course.folder / "submitted")
+    kept = [ROOT / "grading", ROOT / "src", ROOT / "notebooks", ROOT / "data"]
+    kept += [course.folder / name for name in ("source", "release", "home", "nbgrader_config.py")]
+    before = checksums(*kept)
+    done = course.kvgrade("grade", "--unit", "01", "--jobs", "2", *LIMITS)
+    after = checksums(*kept)
+    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    yield Run(course, students, course.marks(), done.returncode, done.stdout + done.stderr, changed)
+
+
+def test_the_class_has_eighty() -> None:
+    assert len(class_of_80.students(ROOT)) == 80
+
+
+def test_the_run_ends_and_everybody_has_marks(run: Run) -> None:
+    assert run.exit_code == 0, run.said[-3000:]
+    assert set(run.marks) == {s.name for s in run.students} - {"no-notebook"}
+
+
+def test_perfect_ones_get_all_points(run: Run) -> None:
+    perfect = [s.name for s in run.students if s.name.startswith("perfect-")]
+    assert len(perfect) == 12
+    assert {name: run.marks[name] for name in perfect} == dict.fromkeys(perfect, POINTS)
+
+
+def test_partly_right_ones_get_what_their_answers_earn(run: Run) -> None:
+    """The same answers, marked by themselves, without a class, a notebook or a gradebook around them."""
+    seed = seeds.seed(run.course.folder, UNIT)
+    partly = [s for s in run.students if s.name.startswith("partly-")]
+    assert len(partly) == 12
+    for student in partly:
+        assert student.answers
+        report = grade.grade(
+            UNIT, {name: f"# exercise: {name}\n{text}" for name, text in student.answers.items()}, seed
+        )
+        due = {name: verdict.points for name, verdict in report.verdicts.items()}
+        assert run.marks[student.name] == due, student.name
+        assert sum(due.values()) < 12
+
+
+def test_tricks_get_what_is_due(run: Run) -> None:
+    for student in run.students:
+        if student.trick and student.name != "no-notebook":
+            _due(run, student.trick)
+
+
+def _due(run: Run, trick: Trick) -> None:
+    marks, wrong = run.marks[trick.name], _wrong(run)
+    for exercise, possible in POINTS.items():
+        due, have = trick.expect.of(exercise), marks[exercise]
+        told = f"{trick.name}, {exercise}: {due}, got {have}\n{run.course.feedback(trick.name)}"
+        if due == "full":
+            assert have == possible, told
+        elif due == "zero":
+            assert have == 0, told
+        elif due == "as wrong":
+            assert have == wrong[exercise], told
+        elif due == "at most wrong":
+            assert have <= wrong[exercise], told
+        elif not isinstance(due, str):
+            assert due[0] * possible <= have <= due[1] * possible, told
+    assert sum(marks.values()) <= trick.expect.most * sum(POINTS.values())
+
+
+def _wrong(run: Run) -> dict[str, float]:
+    """What the material's plain wrong answers earn with this class's seed."""
+    if "honest-wrong" not in run.marks:
+        answers = {name: f"# exercise: {name}\n{text}" for name, text in tricks.material(ROOT).wrong.items()}
+        report = grade.grade(UNIT, answers, seeds.seed(run.course.folder, UNIT))
+        run.marks["honest-wrong"] = {name: verdict.points for name, verdict in report.verdicts.items()}
+    return run.marks["honest-wrong"]
+
+
+def test_nothing_else_changed(run: Run) -> None:
+    assert run.changed == []
+    assert [path for path in Path("/tmp").glob(f"{MARK}*")] == []
+    assert [path for path in Path.home().glob(f"{MARK}*")] == []
+
+
+def test_nobody_takes_longer_than_its_own_limits(run: Run) -> None:
+    """Four exercises of 20 s each, and a jail to start for each of them."""
+    for student, result in results.merged(run.course.folder / "results" / UNIT).items():
+        assert sum(result.measured.values()) < 2 * (4 * 20 + 60), f"{student}: {result.measured}"
+
+
+def test_facts_are_flagged(run: Run) -> None:
+    words = {
+        "changed": ["was changed"],
+        "copied": ["answer cells were found"],
+        "missing": ["is missing", "no answer cell was found", "as it was handed out"],
+        "killed": ["process", "no answer within"],
+        "time": ["no answer within", "not come to an end", "was used up"],
+        "unreadable": [],
+    }
+    merged = results.merged(run.course.folder / "results" / UNIT)
+    for student in run.students:
+        flags = student.trick.expect.flags if student.trick else ()
+        if not flags or not all(flag in words for flag in flags) or student.name not in merged:
+            continue
+        result = merged[student.name]
+        if flags == ("unreadable",):
+            assert result.unreadable, student.name
+            continue
+        told = "\n".join([*result.facts, *(mark.text for mark in result.marks.values())])
+        assert any(word in told for flag in flags for word in words[flag]), f"{student.name}: {flags}\n{told}"
+
+
+def test_feedback_export_and_report_follow(run: Run) -> None:
+    said = run.course.kvgrade("feedback", "--unit", "01")
+    assert said.returncode == 0, said.stderr
+    for student in run.marks.keys() - {"honest-wrong"}:
+        page = run.course.folder / "feedback" / student / UNIT / f"{UNIT}.html"
+        assert "<script" not in page.read_text(encoding="utf-8"), student
+    said = run.course.kvgrade("export", "--unit", "01", "--to", str(run.course.folder / "marks.csv"))
+    assert said.returncode == 0, said.stderr
+    with (run.course.folder / "marks.csv").open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    names = [next(row[key] for key in row if "student" in key) for row in rows]
+    assert set(names) >= set(run.marks) - {"honest-wrong"}
+    said = run.course.kvgrade("report", "--unit", "01", "--to", str(run.course.folder / "report.html"))
+    assert said.returncode == 0, said.stderr
+    text = (run.course.folder / "report.html").read_text(encoding="utf-8")
+    assert "<script" not in text and not re.search(r"""(src|href)=["']https?:""", text)
+    assert run.course.nbgrader("export").returncode == 0
