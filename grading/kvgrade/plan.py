@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,8 +63,8 @@ def make(
         except OSError as error:
             say(clean(f"{folder} can't be prepared: {error}"))
         path = folder / f"{unit}.ipynb"
-        if path.is_file():
-            files[student] = path
+        if os.path.lexists(path) or any(folder.glob(f"{path.name}*{folders.SET_ASIDE}")):
+            files[student] = path  # also what is no file: `job` says why it is not read
         else:
             say(f"{clean(student)} of {unit} is not graded: {_why(folder, unit)}")
     chosen = tuple(sorted(set(exercises) & set(known)))

@@ -13,10 +13,11 @@ PICTURES = ROOT / "build" / "screenshots"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 WIDTHS = (1280, 1920)
 OUTPUTS = ".jp-CodeCell .jp-OutputArea-output"
-# JupyterLab leaves out what is not in sight, and its <body> has no height and hides what sticks out, which axe takes to
-# mean that nothing can be seen. axe must see everything.
+# JupyterLab leaves out what is not in sight, and its <body> has no height and hides what sticks out of it, as the shell
+# does: axe takes this to mean that nothing, or nothing below the window, can be seen. It must see everything.
 DRAW_ALL = """.jp-Notebook .jp-Cell { content-visibility: visible !important; }
-html, body { height: 100vh !important; overflow: visible !important; }"""
+html, body { height: 100vh !important; }
+html, body, .jp-LabShell { overflow: visible !important; }"""
 # What has been scrolled past counts as outside of the page for axe, so it begins at the top.
 AXE = """async selector => {
     document.querySelectorAll('.jp-WindowedPanel-outer').forEach(part => { part.scrollTop = 0; });

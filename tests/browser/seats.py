@@ -116,7 +116,7 @@ SEATS = (
         (
             Widget("widgets.paged_pool(", (Move("Step", NEXT, "A gets 8 more tokens"), Move("Block", BELOW))),
             Widget(
-                "widgets.page_waste(", (Move("Mean length", NEXT, "1.47%", figure=False), Move("Block", NEXT, "3.0"))
+                "widgets.page_waste(", (Move("Mean length", NEXT, "1.47%", figure=False), Move("Block", NEXT, "3.13%"))
             ),
             Widget("widgets.break_pages(", (Move("Fault", BELOW, "block_not_copied: copy-on-write"),)),
             Widget(

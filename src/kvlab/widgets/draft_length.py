@@ -56,9 +56,12 @@ def draft_length_figure(values: dict[str, Any]) -> Figure:
         f"chosen: K = {values['k']}": ([values["k"]], [values["speedup_at_k"]]),
         "plain decoding": (ks, [1.0] * len(ks)),
     }
-    return plots.lines(
+    figure = plots.lines(
         series, "draft tokens K", "tokens, or times as fast", "What a draft gives and what is left of it"
     )
+    axes = figure.axes[0]
+    axes.set_ylim(top=1.6 * axes.get_ylim()[1])  # room for the legend above the lines
+    return figure
 
 
 def draft_length_table(values: dict[str, Any]) -> Table:
