@@ -39,20 +39,21 @@ import numpy as np
 import torch
 
 import kvlab
-from kvlab import check, claims, faults, glossary, plots, profiling, providers, quiz, widgets
+from kvlab import check, claims, faults, glossary, plots, profiling, providers, quiz, validate, widgets
 from kvlab.primer import corpus, dataset
 from kvlab.providers import LocalServer, StillClock, as_usage, clients, cost, first_difference, prompt_text
 from kvlab.providers import prices as price_table
 
 torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
+validate.seed(SEED)
 model = kvlab.load(MODEL, DEVICE)
 tokenizer = model.tokenizer
-running = ExitStack()  # running.close() ends the server
+running = ExitStack()  # the server ends with the kernel, or by running.close()
 server = running.enter_context(LocalServer(model, clock=StillClock(), name=MODEL))
 clients(False, server)  # says in a sentence what to do where a package is missing
 
 print(profiling.describe_device(model.device))
-print(f"{MODEL} at {server.url}; anthropic {version('anthropic')}, openai {version('openai')}")
+print(f"{MODEL} at {server.url.removeprefix('http://')}; anthropic {version('anthropic')}, openai {version('openai')}")
 
 # %% [markdown]
 # `LIVE` is for the one cell further down that says so: with `LIVE = True` and a key of your own in the environment (`ANTHROPIC_API_KEY`, `OPENAI_API_KEY`) it asks the real, paid service. All other cells always use the local server,
@@ -802,6 +803,7 @@ quiz.predict(
 # %%
 both, text = clients(LIVE, server), handbook(2000, 11)
 print(both.sentence)
+both.reach()  # without a network a sentence says what to do
 print(
     f"\n{'':10}{'anthropic: input':>18}{'written':>9}{'read':>7}{'cents':>8}{'openai: prompt':>17}{'cached':>8}{'cents':>8}"
 )
@@ -1153,6 +1155,3 @@ glossary.show(
 # | a tree of prefixes in place of hashes | SGLang, `python/sglang/srt/mem_cache/radix_cache.py`: `RadixCache.match_prefix` |
 #
 # **Next:** notebook 05 goes to the other end of the model: from logits to the next token.
-
-# %%
-running.close()  # the server of this notebook ends here

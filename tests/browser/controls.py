@@ -68,4 +68,4 @@ class Shown:
         try:
             self.box.page.wait_for_function(f"([box, before]) => {condition}", arg=[self.box.element_handle(), value])
         except TimeoutError:
-            raise AssertionError(f"{message} ({value[:80]!r})") from None
+            raise AssertionError(f"{message} ({value[:80]!r}); it says {self.text[:600]!r}") from None

@@ -15,7 +15,9 @@ WIDTHS = (1280, 1920)
 OUTPUTS = ".jp-CodeCell .jp-OutputArea-output"
 # JupyterLab leaves out what is not in sight, and its <body> has no height and hides what sticks out of it, as the shell
 # does: axe takes this to mean that nothing, or nothing below the window, can be seen. It must see everything.
+# A colour that is still changing is no colour to be measured.
 DRAW_ALL = """.jp-Notebook .jp-Cell { content-visibility: visible !important; }
+*, *::before, *::after { transition: none !important; animation: none !important; }
 html, body { height: 100vh !important; }
 html, body, .jp-LabShell { overflow: visible !important; }"""
 # What has been scrolled past counts as outside of the page for axe, so it begins at the top.
