@@ -26,7 +26,7 @@ def one(name: str, oracle: Any, *cases: Case, **options: Any) -> Exercise:
 
 def grade(session: Session, exercise: Exercise, source: str) -> verdict.ExerciseVerdict:
     drawn = draw(exercise, 1)
-    return verdict.judge(exercise, drawn, session.run(exercise, source, drawn).groups)
+    return verdict.judge(exercise, drawn, session.run(exercise, source, drawn).groups, source=source)
 
 
 def right(session: Session, exercise: Exercise, source: str) -> list[bool]:

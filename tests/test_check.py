@@ -91,7 +91,7 @@ def test_missing_function_says_run_the_cell(notebook: Notebook, capsys: pytest.C
 
 def test_missing_helper_says_one_cell(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
     assert notebook.check("def double(x):\n    return helper(x)", CHECK) is State.WRONG
-    assert "goes into its own cell" in capsys.readouterr().out
+    assert "`helper` is neither defined nor imported in this cell" in capsys.readouterr().out
 
 
 EMPTY_LOOP = "def double(x):\n    for _ in range(x):\n        out = 2 * x\n    return out"
@@ -100,8 +100,8 @@ EMPTY_LOOP = "def double(x):\n    for _ in range(x):\n        out = 2 * x\n    r
 def test_an_empty_variable_is_no_missing_helper(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
     assert notebook.check(EMPTY_LOOP, 't.equal(double(0), 0, "twice nothing")') is State.WRONG
     out = capsys.readouterr().out
-    assert "your code stopped with: UnboundLocalError" in out and "a loop without a round" in out
-    assert "into its own cell" not in out
+    assert "your code stopped with: UnboundLocalError" in out and "likely mistake: `out` has no value yet" in out
+    assert "in this cell" not in out and "the rule: twice nothing" in out
 
 
 def test_an_empty_variable_where_another_error_is_due(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,7 +114,7 @@ def test_an_empty_variable_where_another_error_is_due(notebook: Notebook, capsys
 def test_a_missing_helper_where_an_error_is_due(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
     answer = "def double(x):\n    return helper(x)"
     assert notebook.check(answer, 't.raises(ValueError, lambda: double(0), "0 is refused")') is State.WRONG
-    assert "goes into its own cell" in capsys.readouterr().out
+    assert "neither defined nor imported in this cell" in capsys.readouterr().out
 
 
 def test_torchs_own_not_implemented_is_no_stub(notebook: Notebook, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,7 +219,7 @@ def test_panel_escapes_and_says_its_state_in_words() -> None:
     panel = Panel("x", State.WRONG, [("came", "<b>1</b>")])
     assert "<b>1</b>" not in panel.html and "&lt;b&gt;" in panel.html and "not right yet" in panel.html
     assert set(panel._repr_mimebundle_()) == {"text/plain", "text/html"}
-    assert len({state.value[0] for state in State}) == len({state.value[2] for state in State}) == 3
+    assert len({state.value[0] for state in State}) == len({state.value[2] for state in State}) == 4
 
 
 # --- hints and solutions ---------------------------------------------------------------------------------------------
@@ -261,8 +261,18 @@ def test_hint(units: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert out.startswith("Hint 2 for double: A running sum") and "numpy has one" in out and "Divide" not in out
     with pytest.raises(ValueError, match="1 to 3"):
         check.hint("double", 4)
+    (units.parents[1] / "data").mkdir()
+    assert not (units.parents[1] / "data" / "exercises.json").exists()
     check.hint("nothing", 1)
     assert "No hints for nothing" in capsys.readouterr().out
+
+
+def test_a_name_that_is_no_exercise(capsys: pytest.CaptureFixture[str]) -> None:
+    check.hint("KVcache", 1)
+    check.solution("KVcache")
+    assert capsys.readouterr().out == "No exercise KVcache; did you mean KVCache?\n" * 2
+    check.hint("zzz", 1)
+    assert capsys.readouterr().out == "No exercise zzz. `course.exercises()` lists them all.\n"
 
 
 def test_import_is_light() -> None:

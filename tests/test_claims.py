@@ -90,6 +90,7 @@ def test_table_is_folded_and_has_both_forms() -> None:
     for form in (page, text):
         assert "wrong" in form and "805.3 GB" in form and claims.GUIDE.split('"')[1].split(":")[0] in form
         assert "$" not in form
+        assert form.count("vague: cannot be tested as it is said") == 1
     assert "&#x27;GPT-4 level&#x27;" in page  # escaped
     chosen = claims.show(ids=["04.07"])
     assert chosen.rest is None and len(chosen.key.rows) == 1 and chosen.key.rows[0][2] == "16.06 GB of 16-bit weights"
@@ -97,6 +98,25 @@ def test_table_is_folded_and_has_both_forms() -> None:
 
 def test_bytes_are_shown_in_both_units() -> None:
     assert "16 GiB" in claims.show(ids=["04.05"]).key.rows[0][2]
+
+
+@pytest.mark.parametrize(
+    ("claim_id", "said", "ours"),
+    [
+        ("00.02", "O(n^2)", "growth exponent of naive attention: 3 (n^3)"),
+        ("S004.01", "3 to 2", "growth exponent of the naive loop at 64 tokens: 2.23 (n^2.23)"),
+        ("01.02", "200 instead of 20,100", "100.5 times fewer positions"),
+        ("S002.01", "n^3", "0.3333 x n^3"),
+        (
+            "15.05",
+            "probability of cat at T = 2, four tokens: 0.342",
+            "probability of cat at T = 2, four tokens: 0.5767",
+        ),
+        ("04.07", "8 GB", "16.06 GB of 16-bit weights"),
+    ],
+)
+def test_numbers_read_as_a_person_says_them(claim_id: str, said: str, ours: str) -> None:
+    assert claims.show(ids=[claim_id]).key.rows[0][1:3] == (said, ours)
 
 
 @pytest.mark.parametrize("card", [1, 2, 4])

@@ -18,6 +18,7 @@ import pytest
 
 from helpers import ROOT, code_cell, write_notebook
 from kvlab.cli.files import write_atomic
+from kvlab.cli.jupyter import environment
 from kvlab.cli.main import main
 
 NAME = "01_kv_cache.ipynb"
@@ -307,3 +308,10 @@ def test_the_kernel_is_this_interpreter(server: tuple[str, Path]) -> None:
     specs = json.loads(get(server[0] + "/api/kernelspecs"))
     assert specs["default"] == "python3"
     assert specs["kernelspecs"]["python3"]["spec"]["argv"][0] == sys.executable
+
+
+def test_a_terminal_in_jupyterlab_finds_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when the environment was not activated."""
+    monkeypatch.setenv("PATH", "/usr/bin")
+    folders = environment(tmp_path)["PATH"].split(os.pathsep)
+    assert folders[0] == str(Path(sys.executable).parent) and folders[-1] == "/usr/bin"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from helpers import code_cell, write_notebook
+from kvlab.cli import workspace
 from kvlab.cli.main import main
 
 NAME = "01_kv_cache.ipynb"
@@ -147,3 +148,22 @@ def test_an_unreadable_record_stops_before_anything_is_changed(work: Path, capsy
 def test_the_release_is_never_reset(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["reset", "1", "--dir", str(work.parent / "notebooks")]) == 2
     assert "holds the released notebooks" in capsys.readouterr().err
+
+
+def test_the_same_folder_is_meant_by_reset_doctor_progress_and_check(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a folder that `kvlab lab` made, that folder is meant, and a unit's name is enough."""
+    monkeypatch.chdir(work)
+    monkeypatch.setattr(workspace, "work_dir", lambda: work / "not this one")
+    for name in ("1", "01", "01_kv_cache"):
+        main(["check", name])
+        assert capsys.readouterr().out.startswith(f"{NAME}: unit 01_kv_cache\n")
+    main(["progress"])
+    assert str(work) in capsys.readouterr().out
+    main(["doctor"])
+    assert f"{work} can be written to" in capsys.readouterr().out
+    assert main(["reset", "01"]) == 0 and len(backups(work)) == 1
+    monkeypatch.chdir(work.parent)
+    assert main(["check", "01"]) == 2 and "not this one" in capsys.readouterr().err
+    assert main(["check", "nothing"]) == 2 and "There is no file nothing" in capsys.readouterr().err

@@ -164,6 +164,17 @@ def test_a_scheduler_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) 
         cluster.Cluster("tcp://127.0.0.1:9", [UNIT])
 
 
+def test_waiting_for_workers_is_said_at_once(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "WAIT_SECONDS", 0.5)
+    said: list[str] = []
+    with (
+        cluster.Cluster(machines.address, [UNIT], say=said.append) as found,
+        pytest.raises(RuntimeError, match="has no workers"),
+    ):
+        list(found.run([Job(UNIT, b"", "", b"{}", 1, "0")]))
+    assert "waiting for workers" in said[0] and "must be started again" in said[0]
+
+
 def test_tls_needs_all_its_files(tmp_path: Path) -> None:
     require("distributed")
     assert cluster.security(None, None, None) is None

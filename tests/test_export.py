@@ -226,7 +226,7 @@ def test_ids_that_differ_in_case_only_are_not_mixed_up(tmp_path: Path) -> None:
     assert [row[UNIT] for row in table(made.text)] == ["2", "", "3", ""], "exact, unclear, clear, unclear"
 
 
-@pytest.mark.parametrize("data", [b"", b"\x00\x01", "Größe,ID\n".encode("latin-1"), b'a,b\n"open,1\n'])
+@pytest.mark.parametrize("data", [b"", b"\x00\x01", b"Gr\x81\x8de,ID\n", b'a,b\n"open,1\n'])
 def test_a_roster_that_is_none_is_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "roster.csv"
     path.write_bytes(data)
@@ -259,6 +259,27 @@ def test_the_command(course: Course, capsys: pytest.CaptureFixture[str], tmp_pat
     assert "02_prefill_decode is not released here" in capsys.readouterr().err
     command = [sys.executable, "-m", "kvgrade", "export", "--course", str(course.root), "--to", "-"]
     assert subprocess.run(command, capture_output=True, check=True).stdout == data
+
+
+def test_names_of_a_roster_reach_the_table(course: Course, tmp_path: Path) -> None:
+    roster = tmp_path / "roster.csv"
+    roster.write_text(
+        'id,name,email\ndora,"Ost, Dora",e@x.org\nemil,Em,other@x.org\no\'hara,Sue,s@x.org\n', encoding="cp1252"
+    )
+    base = ["export", "--course", str(course.root)]
+    before = {row.person.id: row.person for row in export.rows(course, UNIT)}
+    assert main([*base, "--roster", str(roster)]) == 0
+    rows = {row["student"]: row for row in table((course.root / "marks.csv").read_text(encoding="utf-8"))}
+    assert (rows["dora"]["last_name"], rows["dora"]["first_name"], rows["dora"]["email"]) == ("", "Dora", "e@x.org")
+    assert rows["emil"]["email"] == before["emil"].email, "what the gradebook has stays"
+    assert (rows["o_hara"]["last_name"], rows["o_hara"]["state"]) == ("Sue", "no hand-in")
+    assert set(rows) == {*before, "o_hara"}
+
+
+def test_moodles_files_of_two_units_do_not_replace_each_other(course: Course) -> None:
+    base = ["export", "--course", str(course.root), "--format", "moodle"]
+    assert main([*base, "--unit", "1"]) == 0
+    assert (course.root / f"marks-moodle-{UNIT}.csv").is_file() and not (course.root / "marks-moodle.csv").exists()
 
 
 def test_without_a_gradebook_none_is_made(course: Course) -> None:

@@ -159,10 +159,7 @@ def test_no_held_out_input_is_told(course: Course) -> None:
     change(course, "carl", **_fields(graded_class.result("carl", graded_class.hand_in(LEAKY))))
     feedback_page_files.write(course, UNIT)
     shown = {student: read(course, student).text for student in ("bob", "carl", "emil")}
-    assert (
-        "ValueError: no way: (…, …" in shown["carl"]
-        and "(line 3 of the answer cell: raise ValueError(" in shown["carl"]
-    )
+    assert "ValueError (line 3 of the answer cell: raise ValueError(" in shown["carl"]
     for name, exercise in cases.load(UNIT).items():
         for case in (case for group in cases.draw(exercise, SEED).values() for case in group):
             for step in case.steps:

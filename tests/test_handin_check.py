@@ -174,6 +174,13 @@ def test_states_and_notes() -> None:
     assert report.exercises[-1].notes == ["the cell lost its first line; it is known by its id"]
 
 
+def test_a_written_answer_that_was_emptied() -> None:
+    for text, state in ((" \n", "empty"), ("<!-- answer: which_may_share -->\n\n", "empty"), ("No.", "answered")):
+        book = notebook("")
+        by_id(book, "answer-which_may_share")["source"] = text
+        assert inspect(dump(book), RELEASED).exercises[-1].state == state
+
+
 def test_a_written_answer_is_found_by_its_first_line() -> None:
     """Colab and VS Code drop the metadata of cells."""
     book = notebook("")

@@ -2,6 +2,7 @@
 
 import os
 import platform
+import signal
 import socket
 import sys
 import tempfile
@@ -193,12 +194,46 @@ def test_first_process_is_out_of_reach(begin: Any) -> None:
     assert jailed.line() in ("EACCES", "EPERM")
 
 
-def test_killing_the_first_process_ends_just_this_jail(begin: Any) -> None:
-    neighbour = begin("import sys; sys.stdin.readline(); show('alive')")
-    mine = begin("os.kill(os.getppid(), 9); import time; time.sleep(60)")
-    assert mine.process.wait(10) != 0
-    neighbour.process.stdin.write(b"\n")
-    assert neighbour.line() == "alive"
+def test_signals_and_limits_are_for_itself_only(begin: Any) -> None:
+    """The first process watches the files: one that is stopped, or has no limits left, would watch no more."""
+    column = confine._MACHINES[platform.machine()].column
+    calls = f"{confine._ON_ITSELF} {confine._ON_ITSELF_OR_0}".split()
+    numbers = {entry.split(":")[0]: int(entry.split(":")[column]) for entry in calls}
+    code = f"""
+        import fcntl, resource, signal, threading
+        first, me, numbers = os.getppid(), os.getpid(), {numbers}
+        show([tried(os.kill, who, 19) for who in (first, 0, -1)] + [tried(os.killpg, 0, 19)])
+        show([name for name, number in numbers.items() if system_call(number, first, 0, 0) != "EPERM"])
+        show([tried(os.pidfd_open, first), tried(resource.prlimit, first, resource.RLIMIT_NOFILE, (0, 0))])
+        file = os.open("/grader/worker.py", os.O_RDONLY)
+        show([number for number in {list(confine._FCNTL_REFUSED.values())} if tried(fcntl.fcntl, file, number) != "EPERM"])
+        show([tried(fcntl.flock, file, 2), tried(fcntl.lockf, file, 1), tried(fcntl.fcntl, file, fcntl.F_GETFD)])
+        heard = []
+        signal.signal(signal.SIGUSR1, lambda *_: heard.append(1))
+        signal.raise_signal(signal.SIGUSR1)
+        os.kill(me, signal.SIGUSR1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (9, 9))
+        show([len(heard), resource.getrlimit(resource.RLIMIT_NOFILE)])
+        os.abort()
+    """
+    jailed = begin(code)
+    assert jailed.line() == ["EPERM"] * 4
+    assert jailed.line() == []
+    assert jailed.line() == ["EPERM"] * 2
+    assert jailed.line() == []
+    assert jailed.line() == ["EPERM", "EPERM", "done"]
+    assert jailed.line() == [3, [9, 9]]
+    assert jailed.line() == {"exit": -signal.SIGABRT}
+
+
+def test_python_still_tells_where_it_crashed(begin: Any) -> None:
+    code = """
+        import faulthandler
+        faulthandler.enable(os.open("/tmp/said", os.O_RDWR | os.O_CREAT))
+        ctypes.string_at(0)
+    """
+    assert begin(code).line() == {"exit": -signal.SIGSEGV}
 
 
 # What can't be used up

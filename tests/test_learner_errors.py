@@ -41,23 +41,70 @@ def stops(source: str, names: dict[str, Any]) -> BaseException | None:
 
 
 @every_notebook
-def test_after_a_restart_every_cell_says_to_run_the_cells_above(path: Path) -> None:
+def test_after_a_restart_every_cell_says_to_run_the_cells_above(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cell in an empty kernel: what leans on a cell above stops with a NameError, and the hint knows the name."""
+    monkeypatch.setenv("JPY_SESSION_NAME", str(path))  # as JupyterLab says it: two notebooks have a cell in common
     start = next(i for i, source in enumerate(code(path)) if "\nimport kvlab\n" in source)
     explained = 0
     for source in code(path)[start + 1 :]:
         error = stops(source, {})
         if error is not None:
             assert isinstance(error, NameError), f"{type(error)} from {source[:80]}"
-            assert next_step.next_step(error).startswith(f"`{error.name}` comes from another cell: run the cells above")
+            told = next_step.next_step(error, [source])
+            assert told.startswith(f"`{error.name}` comes from another cell: run the cells above"), source
             explained += 1
     assert explained >= 5
 
 
+def missing(name: str, *ran: str) -> str:
+    """What is said about a name without a value in the last of these cells."""
+    return next_step.next_step(NameError(f"name '{name}' is not defined", name=name), ran)
+
+
 def test_a_name_that_no_cell_defines_gets_no_hint() -> None:
-    error = stops("modle", {})
-    assert isinstance(error, NameError) and next_step.next_step(error) == ""
-    assert next_step.next_step(UnboundLocalError("model")) == ""
+    setup = code(UNITS[0])[2]
+    assert missing("modle", setup, "modle") == "" and missing("modle") == ""
+    assert next_step.next_step(UnboundLocalError("model"), [setup]) == ""
+
+
+def only_elsewhere(unit: Path) -> set[str]:
+    """The names that other notebooks define, and this one does not."""
+    own = {name for source in code(unit) for name in next_step.names_of(source)}
+    return {name for path in UNITS for source in code(path) for name in next_step.names_of(source)} - own
+
+
+@every_unit
+def test_only_the_names_of_this_notebook_come_from_another_cell(path: Path) -> None:
+    """A name of another notebook is no reason to run the cells above."""
+    setup, names = code(path)[2], only_elsewhere(path)
+    assert len(names) > 100
+    assert [name for name in sorted(names)[::10] if "another cell" in missing(name, setup, "own + cell")] == []
+    assert "another cell" in missing("model", setup, "own + cell")
+
+
+def test_what_is_known_about_the_notebook_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, _, setup, *rest = code(UNITS[0])
+    assert missing("prompt_len", start, "prompt_len") == "", "the first cell is the same in all notebooks"
+    assert "another cell" in missing("prompt_len", start, setup, "prompt_len")
+    first = next(source for source in rest if "prompt_len" in next_step.names_of(source))
+    assert missing("prompt_len", start, setup, first) == "", "a cell further down is not above"
+    assert missing("mine", "mine = 1", "mine") != "", "a cell that was run counts, whoever wrote it"
+    assert missing("mine", "mine += 1", "mine += 1") == "", "the same cell again is no other cell"
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/work/01_kv_cache (1).ipynb")
+    assert "another cell" in missing("prompt_len", "prompt_len")
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/work/mine.ipynb")
+    assert missing("prompt_len", "prompt_len") == ""
+
+
+def test_a_module_that_is_not_imported_and_words_of_other_languages() -> None:
+    setup = code(UNITS[0])[2]
+    assert missing("time", setup, "time.time()") == "`time` is not imported in this notebook: `import time`."
+    assert missing("plt", setup, "plt") == "`plt` is not imported in this notebook: `import matplotlib.pyplot as plt`."
+    assert "another cell" in missing("math", setup, "math.pi"), "the set-up cell imports it"
+    assert missing("time", "time.time()") == "", "some notebook that is not known may import it"
+    assert missing("queue", setup, "queue") == "", "a module's name that is more often a variable's"
+    for name in ("none", "true", "false"):
+        assert missing(name, setup, f"x = {name}") == missing(name) == f"Python writes `{name.title()}`."
 
 
 def test_names_of_a_cell() -> None:
@@ -71,9 +118,9 @@ def test_without_notebooks_or_with_a_damaged_one_the_error_is_left_alone(
 ) -> None:
     monkeypatch.setenv("KVLAB_NOTEBOOKS", str(tmp_path))
     (tmp_path / "01.ipynb").write_text("{")
-    assert next_step.defined() == frozenset()
+    assert missing("model", code(UNITS[0])[-1]) == ""
     monkeypatch.setenv("KVLAB_NOTEBOOKS", str(tmp_path / "none"))
-    assert next_step.next_step(NameError("name 'model' is not defined", name="model")) == ""
+    assert missing("model", code(UNITS[0])[-1]) == ""
 
 
 # --- devices and memory ------------------------------------------------------------------------------------------------
@@ -140,7 +187,9 @@ def test_full_memory_mixed_devices_and_no_network() -> None:
     mixed = RuntimeError(
         "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
     )
-    assert "close other notebooks" in next_step.next_step(host_full) == next_step.next_step(MemoryError())
+    full = next_step.next_step(MemoryError())
+    assert full.startswith("not enough memory for what this line asks for: a smaller array? Else close other notebooks")
+    assert full == next_step.next_step(host_full)
     assert "`a.to(b.device)`" in next_step.next_step(mixed)
     request = httpx.Request("POST", "https://api.example.org")
     for error in (openai.APIConnectionError(request=request), httpx.ConnectError("no"), ConnectionRefusedError()):

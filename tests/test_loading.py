@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from kvlab import loading
+from kvlab import loading, validate
 from kvlab.loading import load, random_model
 from kvlab.paths import data_dir
 
@@ -45,6 +45,23 @@ def test_lazy_names_are_there_and_others_are_not() -> None:
 def test_unknown_model_lists_the_known() -> None:
     with pytest.raises(ValueError, match="no model 'gpt-5': use one of primer, primer-draft, primer-mha"):
         load("gpt-5")
+
+
+def test_a_wrong_parameter_says_where_to_write_a_right_one() -> None:
+    """MODEL, DEVICE and SEED of a notebook."""
+    where = "in the parameters cell write {}, run it and the cells below$"
+    for name in ("gpt-5", "minilm"):
+        with pytest.raises(ValueError, match=where.format('MODEL = "primer"')):
+            load(name)
+    with pytest.raises(ValueError, match="`kvlab models` lists them"):
+        load("gpt-5")
+    for device in ("gpu", "cuda:99", "meta"):
+        with pytest.raises(ValueError, match=where.format('DEVICE = "auto"')):
+            load("primer-draft", device)
+    for seed in (-1, 2**32, 1.5, "0", True, None):
+        with pytest.raises(ValueError, match=f"^SEED must be a whole number from 0 .*: {where.format('SEED = 0')}"):
+            validate.seed(seed)
+    assert (validate.seed(0), validate.seed(2**32 - 1)) == (0, 2**32 - 1)
 
 
 def test_half_precision_on_request() -> None:

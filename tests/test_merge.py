@@ -201,7 +201,7 @@ def test_a_regrade_lists_marks_and_leaves_what_a_person_gave(course: Course) -> 
     grades = {row[:2]: row[3:] for row in database(course)["grades"]}
     assert grades["anna", "check-KVCache"] == (2.0, 3.0, 0.5, True), "to be looked at again"
     assert grades["anna", "check-cached_attention"] == (4.0, None, None, False)
-    assert grades["anna", "answer-which_may_share"] == (None, 2.0, None, True)
+    assert grades["anna", "answer-which_may_share"] == (None, 2.0, None, False), "nothing changed in this cell"
     assert grades["bob", "check-KVCache"] == (4.0, None, None, False)
     assert all(row[3] == f"about {row[1]}" for row in database(course)["comments"] if row[0] == "anna")
     assert standing(course) == wanted
@@ -211,7 +211,7 @@ def test_a_regrade_lists_marks_and_leaves_what_a_person_gave(course: Course) -> 
 def test_a_new_time_of_handing_in_is_taken_over(course: Course) -> None:
     (course.submitted("emil") / "timestamp.txt").write_text("2026-11-04 12:00:00 UTC")
     done = put(course, standing(course))
-    assert not done.written
+    assert not done.written and done.updated == ["emil"]
     (row,) = [row for row in database(course)["hand-ins"] if row[0] == "emil"]
     assert row[1] == "2026-11-04 12:00:00" and row[-1] == 4.0, "no more than the score"
     assert (course.folder / "autograded" / "emil" / UNIT / "timestamp.txt").read_text().startswith("2026-11-04")
@@ -223,7 +223,12 @@ def test_a_new_time_of_handing_in_is_taken_over(course: Course) -> None:
 
 def test_an_empty_gradebook_is_filled_from_the_release(course: Course, by_us: Course) -> None:
     (course.folder / "gradebook.db").unlink()
-    done = put(course, standing(course))
+    graded, listed = standing(course), Folder(course.folder).results(UNIT) / results.MERGED
+    with pytest.raises(RuntimeError, match=r"no longer holds 8 hand-ins that were merged.*delete .*merged\.json"):
+        put(course, graded)
+    assert not (course.folder / "gradebook.db").exists(), "a copy can be put back"
+    listed.unlink()
+    done = put(course, graded)
     assert len(done.written) == 8 and not done.changes
     now, before = database(course), database(by_us)
     due = [row for row in before["cells"] if row[0] == UNIT and len(row) == 3 and row[2] == "llm-internals"]
@@ -280,11 +285,11 @@ def test_a_killed_merge_leaves_whole_hand_ins_and_is_finished(
     else:
         original = gradebook.HandIn.write
 
-        def write(self: gradebook.HandIn, rows: gradebook.Rows) -> None:
+        def write(self: gradebook.HandIn, rows: gradebook.Rows, same: set[str]) -> None:
             if len(calls) == 4:
                 raise KeyboardInterrupt
             calls.append(rows)
-            original(self, rows)
+            original(self, rows, same)
 
         monkeypatch.setattr(gradebook.HandIn, "write", write)
     with pytest.raises(KeyboardInterrupt):
@@ -314,10 +319,12 @@ def test_some_exercises_are_merged_and_the_others_stay(course: Course) -> None:
     assert {place for place in now if now[place] != grades[place]} == {("bob", "check-KVCache")}
     again = kvgrade(course, "grade", "--student", "bob", "--exercise", "KVCache")
     assert "0 graded, 1 had a result" in again.stdout and "0 written, 1 as before" in again.stdout
-    assert "1 marks changed" in done.stdout and "changed" not in again.stdout
+    assert "1 handed in again, 1 mark changed" in done.stdout and "changed" not in again.stdout
+    assert not (course.folder / "results" / UNIT / "changes.csv").exists(), "that is for a regrade of the same file"
     whole = kvgrade(course, "grade", "--student", "bob")
     assert "1 had a result" in whole.stdout, "gina's hand-in is the same"
-    assert "3 marks changed" in whole.stdout and standing(course)["bob"].points == 12
+    assert "1 handed in again, 3 marks changed" in whole.stdout
+    assert standing(course)["bob"].points == 12
 
 
 def test_a_class_larger_than_a_batch(prepared: Course, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import symtable
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,32 @@ def test_parameters_are_the_agreed_ones(unit: Path) -> None:
     exec(cell.source, names)
     wanted = {"DEVICE": "auto", "MODEL": "primer", "FAST": False, "SEED": 0}
     assert {name: names[name] for name in wanted} == wanted
+
+
+def bound(source: str) -> set[str]:
+    """Names that the top level of a cell assigns, imports or defines."""
+    found = symtable.symtable(source, "cell", "exec").get_symbols()
+    return {symbol.get_name() for symbol in found if symbol.is_assigned() or symbol.is_imported()}
+
+
+@each_unit
+def test_no_cell_changes_what_the_first_cells_set_up(unit: Path) -> None:
+    """Cells may run in any order, and twice: a name of the set-up that another cell binds means something else then."""
+    cells = [cell for cell in read_unit(unit).cells if cell.cell_type == "code" and "{{colab" not in cell.source]
+    at = next(number for number, cell in enumerate(cells) if "parameters" in cell.tags)
+    first = bound(cells[at].source) | bound(cells[at + 1].source)
+    assert len(first) > 8
+    others = [*cells[:at], *cells[at + 2 :]]
+    changed = {cell.line: sorted(first & bound(cell.source)) for cell in others}
+    assert {line: names for line, names in changed.items() if names} == {}
+
+
+@each_assignment
+def test_a_seed_that_cannot_be_used_is_a_sentence(unit: Path) -> None:
+    """Where a unit has a SEED that it uses, its set-up looks at it first."""
+    source = "\n".join(cell.source for cell in read_unit(unit).cells if cell.cell_type == "code")
+    uses = [match.start() for match in re.finditer(r"\bSEED\b(?! =)", source)]
+    assert uses[0] == source.index("validate.seed(SEED)") + len("validate.seed(")
 
 
 @each_unit

@@ -222,6 +222,44 @@ def test_files_that_are_missing_damaged_renamed_or_there_twice(done: Notebook, t
     assert notes() == [f"{NAME} is there more than once; {NAME}.ipynb was read, not my homework.ipynb, other.ipynb."]
 
 
+def test_the_copy_with_work_in_it_is_read(release: Path, done: Notebook, tmp_path: Path) -> None:
+    """Beside an untouched copy under the usual name, which `kvlab lab` puts there again after a renaming."""
+    nbformat.write(done, tmp_path / "my homework.ipynb")
+    assert read(tmp_path, fresh(release))["running_mean"][0] is Standing.SOLVED
+    (part,) = progress.read(tmp_path)
+    assert part.notes[-1] == f"{NAME} is there more than once; my homework.ipynb was read, not {NAME}.ipynb."
+
+
+@pytest.mark.parametrize(("text", "lacks"), [("{", "damaged"), (None, "missing")])
+def test_what_can_not_be_read_is_not_counted(tmp_path: Path, text: str | None, lacks: str) -> None:
+    if text is not None:
+        (tmp_path / f"{NAME}.ipynb").write_text(text)
+    table = progress.as_table(progress.read(tmp_path), tmp_path)
+    assert table.rows == ((NAME, "?", "?", "?", "? of 6", "?"), ("all", "?", "?", "?", "? of 6", ""))
+    assert f"Not counted: {NAME} ({lacks})." in table.notes
+    assert f"Next: get {NAME} back; it is not counted here." in table.notes
+
+
+@pytest.mark.parametrize("text", ["", " \n\n", "<!-- answer: why_mean -->\n \n"])
+def test_a_written_answer_that_was_emptied(release: Path, tmp_path: Path, text: str) -> None:
+    notebook = fresh(release)
+    cell(notebook, "answer-why_mean").source = text
+    assert read(tmp_path, notebook)["why_mean"] == (Standing.OPEN, "empty")
+    assert progress.as_table(progress.read(tmp_path), tmp_path).rows[0][-1] == "empty"
+
+
+def test_a_right_answer_that_leans_on_another_cell_is_not_solved(release: Path, tmp_path: Path) -> None:
+    notebook = fresh(release)
+    answer_cell = cell(notebook, "answer-running_mean")
+    answer_cell.source = RIGHT.replace("sum(", "my_helper(")
+    notebook.cells.insert(notebook.cells.index(answer_cell), nbformat.v4.new_code_cell("my_helper = sum"))
+    ran = execute(notebook, tmp_path)
+    panel = str(cell(ran, "check-running_mean").outputs)
+    assert "running_mean: right" in panel and "uses `my_helper` from another cell" in panel
+    standing, why = read(tmp_path / "work", ran)["running_mean"]
+    assert standing is Standing.TRIED and why.startswith("right there, but it uses `my_helper`")
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -143,6 +143,8 @@ def test_interactive_quiz_fetches_nothing_and_leaves_the_seed_alone() -> None:
 
 
 def test_static_forms_hold_every_answer_and_its_explanation() -> None:
+    summary = quiz.as_html([QUESTION]).split("<ol>")[1].split("<summary ")[1]
+    assert "display:inline" in summary.split(">")[0] and summary.split(">")[1].startswith("right or wrong?")
     for text in (quiz.as_text([QUESTION] * 5), quiz.as_html([QUESTION] * 5)):
         for option in QUESTION["answers"]:
             assert text.count(option["answer"]) >= 5 and text.count(option["feedback"]) == 5

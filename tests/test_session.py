@@ -1,6 +1,5 @@
 """Every kind of exercise that the format carries, run in the real jail, with right, wrong and hostile answers."""
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -50,13 +49,6 @@ def test_wrong_values_errors_and_types(running):
     assert result.groups[1].seen == "the result is an object of type object"
     assert "ZeroDivisionError" in result.groups[2].seen and "line 3" in result.groups[2].seen
     assert result.groups[4].seen == "no ValueError was raised"
-
-
-def test_numbers_in_a_message_of_the_answers_own_are_left_out(running) -> None:
-    """They are often the inputs: `raise ValueError(f"{x}")` would hand the held-out ones out."""
-    result = grade(running, DOUBLE, "def double(x):\n    raise RuntimeError(f'x = {x}, half = {x / 2}')")
-    assert result.groups[0].seen.startswith("RuntimeError: x = ")
-    assert not re.search(r"\d", result.groups[0].seen.partition(" (line ")[0])
 
 
 def test_inputs_are_fresh_for_each_case_and_watched_where_asked(running):

@@ -13,20 +13,25 @@ from kvgrade.session import Session
 
 BY_KIND = one("half", half, *(Case(call("half", x)) for x in (1.0, 2.0, 3.0)), seconds=2)
 
+STOP = """import contextlib, os, time
+        with contextlib.suppress(OSError): os.kill(os.getppid(), 19)
+        [open(f'/tmp/{i}', 'w').close() for i in range(1000)]"""
+
 
 @pytest.mark.parametrize(
     ("harm", "told"),
     [
         ("import os; os._exit(0)", "ended"),
-        ("import os; os._exit(3)", "exit status 3"),
+        ("import os; os._exit(3)", "it left with an exit status"),
         ("import os; os.kill(os.getpid(), 11)", "SIGSEGV"),
         ("import ctypes; ctypes.string_at(0)", "SIGSEGV"),
-        ("import os, time; os.kill(os.getppid(), 9); time.sleep(9)", "ended"),
+        ("import os; os.kill(os.getppid(), 9)", ""),
         ("while True: pass", "no answer within 2 s"),
         ("import time; time.sleep(1e6)", "no answer within 2 s"),
         ("import os; [os.close(fd) for fd in range(3, 20)]", ""),
         ("import os; [os.write(fd, b'x' * 100) for fd in range(3, 20) if fd > 2]", ""),
         ("import time; [open(f'/tmp/{i}', 'w').close() for i in range(1000)]; time.sleep(9)", "too many files"),
+        (STOP + "; time.sleep(9)", "too many files"),
     ],
 )
 def test_harm_in_one_case_costs_that_case(running, harm, told):
@@ -123,7 +128,7 @@ def half(x):
 
 def test_errors_with_half_characters_can_be_written(running):
     result = grade(running, HALF, "def half(x):\n    raise RuntimeError('\\ud800 \\x1b[31m')")
-    assert result.groups[0].seen.encode("utf-8").startswith(b"RuntimeError: ? ?[")
+    assert result.groups[0].seen.encode("utf-8").startswith(b"RuntimeError (line 2 ")
 
 
 def test_a_source_can_be_looked_up(running):

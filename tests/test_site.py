@@ -110,6 +110,26 @@ def test_a_notebook_page_has_hints_and_quiz_without_scripts(pages: dict[str, sit
     assert ": not attempted yet" not in soup.get_text()  # the panels of the checks; the stubs say it in their own way
 
 
+@slow
+@long
+def test_home_says_how_to_get_the_course(pages: dict[str, site_check.Page]) -> None:
+    """The two lines of the README, and the same word for cards as in the course."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    clone = next(line for line in readme.splitlines() if line.startswith("git clone "))
+    for name in ("index.html", "docs/learners.html"):
+        text = pages[name].soup.get_text()
+        assert clone in text and "make lab" in text
+    assert "cards (topics) in all" in pages["index.html"].text
+
+
+@slow
+@long
+def test_the_register_explains_its_verdicts(pages: dict[str, site_check.Page]) -> None:
+    page = pages["claims.html"]
+    for word, meaning in claims.MEANINGS.items():
+        assert page.text.count(f"{word} : {meaning}") == 1, word
+
+
 # What follows needs no built site.
 
 

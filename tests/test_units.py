@@ -173,3 +173,10 @@ def test_an_exercise_name_is_used_in_one_unit_only(built: Path) -> None:
     shutil.copy(TINY, built / "grading" / "units" / "91_again.py")
     with pytest.raises(UnitError, match="exists in unit 90_tiny too"):
         write(built)
+
+
+def test_a_unit_is_named_by_its_number_with_or_without_a_zero() -> None:
+    assert units.find_units(["1"]) == units.find_units(["01"]) == units.find_units(["01_kv_cache"])
+    for name in ("77", "011", "1_kv_cache"):
+        with pytest.raises(ValueError, match="the units are"):
+            units.find_units([name])

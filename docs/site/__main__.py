@@ -83,7 +83,7 @@ def write_source(folder: Path, notebooks: dict[str, Path], copies: dict[str, Pat
     for name in documents:
         source = (ROOT / name).read_text(encoding="utf-8")
         _write(folder / name, pages.document(source, PurePosixPath(name), ROOT, known, repository))
-    _write(folder / "index.md", pages.home(units, documents))
+    _write(folder / "index.md", pages.home(units, documents, repository))
     _write(folder / "notebooks" / "index.md", pages.notebooks(units))
     _write(folder / "glossary.md", pages.glossary_page(units))
     _write(folder / "claims.md", pages.claims_page(units))

@@ -84,22 +84,25 @@ def notebook_note(unit: Unit, repository: str) -> str:
     )
 
 
-def home(units: list[Unit], documents: list[str]) -> str:
+def home(units: list[Unit], documents: list[str], repository: str) -> str:
     """The first page."""
     count = sum(len(unit.cards) for unit in units)
     figure = "![Time of three loops that generate text, against the number of new tokens: the loop without a cache is the slowest and grows fastest](docs/three-loops.png)"
     return f"""# LLM internals: KV cache and generation
 
 How does a language model write text: what does it keep, what does it compute again, and what does that cost?
-This is the course's reading room. Its {len(units)} notebooks, {count} topics in all, stand here as they ran: code, numbers and figures.
+This is the course's reading room. Its {len(units)} notebooks, {count} cards (topics) in all, stand here as they ran: code, numbers and figures.
 
 {figure}
 
 The course itself is interactive. It runs on a laptop, without a network and without a GPU, and its check cells say at once what is wrong with an answer:
 
+```sh
+git clone {repository} && cd {PurePosixPath(repository).name}
+make lab      # makes .venv, installs, opens JupyterLab
 ```
-make lab      # in a clone of the course: installs it and opens JupyterLab
-```
+
+It needs Python 3.11 or newer, git and make: [how to begin](docs/learners.md). Or open a notebook [on Colab](docs/colab.md), where nothing is installed.
 
 ## Notebooks
 
@@ -157,6 +160,7 @@ def claims_page(units: list[Unit]) -> str:
     parts = [
         "# Claims",
         f"What people say about the KV cache and generation, against what this course computes. {claims.GUIDE}",
+        _meanings(),
         form,
     ]
     rows = sorted(claims.rows(), key=lambda row: row["card"])
@@ -168,6 +172,11 @@ def claims_page(units: list[Unit]) -> str:
             parts.append(f"Shown in [{owner.title}](project:#lesson-card-{number}).")
         parts += [_claim(row, owner.short if owner else "") for row in chosen]
     return "\n\n".join(parts) + "\n"
+
+
+def _meanings() -> str:
+    """What the words of a verdict mean."""
+    return "What a verdict says:\n\n" + "\n".join(f"- **{word}**: {text}" for word, text in claims.MEANINGS.items())
 
 
 def _claim(row: claims.Row, unit: str) -> str:

@@ -6,6 +6,8 @@ import argparse
 import importlib
 import sys
 
+from .texts import clean
+
 COMMANDS = (
     "doctor",
     "build",
@@ -31,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         return int(args.execute(args))
     except (RuntimeError, ValueError, OSError) as error:  # what a command can't do, with the next step in its text
-        print(error, file=sys.stderr)
+        print("\n".join(clean(line, 2000) for line in str(error).splitlines()), file=sys.stderr)
         return 1
 
 

@@ -144,6 +144,11 @@ class Cluster:
         waiting, again = iter(jobs), deque[tuple[Job, int]]()
         seen = time.monotonic()  # when there was a worker last
         following = next(waiting, None)
+        if following and not self._client.nthreads():
+            self._say(
+                f"waiting for workers, {WAIT_SECONDS:.0f} s: start some with `python -m kvgrade worker ADDRESS`. Workers "
+                "of a scheduler that has ended must be started again."
+            )
         while following or again or self._running:
             self._look()
             for worker in self._free():

@@ -6,6 +6,7 @@ It is the folder with `nbgrader_config.py`: `grading/` of the checkout, or any o
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,10 @@ class CourseError(RuntimeError):
 
 @dataclass(frozen=True)
 class Course:
-    """A class. `root` is absolute."""
+    """A class. `root` is absolute; `aside`: where a dry run keeps what it must not write into the class, else None."""
 
     root: Path
+    aside: Path | None = None
 
     @classmethod
     def find(cls, folder: Path | None = None) -> Course:
@@ -47,6 +49,8 @@ class Course:
 
         settings = load_config(self.root / CONFIG)
         settings.CourseDirectory.root = str(self.root)
+        if self.aside:
+            settings.CourseDirectory.db_url = f"sqlite:///{self.aside / 'gradebook.db'}"
         return settings
 
     @functools.cached_property
@@ -66,18 +70,43 @@ class Course:
         return Path(self.directory.format_path(step, student, unit))
 
     def released(self, unit: str) -> Path:
-        """The notebook that learners were given. Raises CourseError when the unit is not released here."""
+        """The notebook that learners were given. Raises CourseError when it is not here, or is damaged."""
         path = self.folder(self.directory.release_directory, ".", unit) / f"{unit}.ipynb"
         if not path.is_file():
             raise CourseError(f"{unit} is not released here: run `nbgrader generate_assignment {unit}` in {self.root}.")
+        try:
+            whole = all(isinstance(cell["metadata"], dict) for cell in json.loads(path.read_bytes())["cells"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            whole = False
+        if not whole:
+            raise CourseError(
+                f"{path} is damaged, and hand-ins are graded by it: restore your copy of it, or run "
+                f"`nbgrader generate_assignment {unit} --force` in {self.root}."
+            )
         return path
 
     def submitted(self, unit: str) -> dict[str, Path]:
-        """The folders of all hand-ins of a unit, by student, sorted."""
+        """The folders of all hand-ins of a unit, by student, sorted; without those that are `unnamed`."""
+        return {student: folder for student, folder in self._handed_in(unit).items() if student.isprintable()}
+
+    def unnamed(self, unit: str) -> dict[str, Path]:
+        """The folders of hand-ins whose name is no student's: control characters, or bytes that are not UTF-8.
+
+        Neither the gradebook nor a result file can hold such a name.
+        """
+        return {student: folder for student, folder in self._handed_in(unit).items() if not student.isprintable()}
+
+    def _handed_in(self, unit: str) -> dict[str, Path]:
         base = self.root / self.directory.submitted_directory
         found = {path.parent.name: path for path in base.glob(f"*/{unit}") if path.is_dir() and not path.is_symlink()}
         return {student: found[student] for student in sorted(found) if not student.startswith(".")}
 
     def results(self, unit: str) -> Path:
-        """The folder of a unit's result files."""
-        return self.root / "results" / unit
+        """The folder of a unit's result files; in a dry run the class's own only where it has been graded before."""
+        own = self.root / "results" / unit
+        return self.aside / "results" / unit if self.aside and not own.is_dir() else own
+
+    @property
+    def locks(self) -> Path:
+        """The folder of lock files."""
+        return self.aside or self.root / "results"

@@ -9,13 +9,15 @@ import csv
 import io
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import results, standing
 from .course import Course
 
 COMPLETE, UNREADABLE, NO_HAND_IN, NOT_GRADED = "complete", "unreadable", "no hand-in", "handed in, not graded yet"
+_DIRECTIONS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _NUMBER = re.compile(r"[+-]?\d+([.,]\d+)?")
 
 
@@ -52,7 +54,28 @@ def rows(course: Course, unit: str) -> list[Row]:
     return made
 
 
+def named(found: Sequence[Row], names: Mapping[str, standing.Person]) -> list[Row]:
+    """Rows of one unit with what a roster knows of the students, where the gradebook is silent; and its other students."""
+    made = [
+        replace(row, person=_filled(row.person, names[row.person.id])) if row.person.id in names else row
+        for row in found
+    ]
+    if found:
+        here = {row.person.id for row in found}
+        others = [names[student] for student in names if student not in here]
+        made += [Row(found[0].unit, person, NO_HAND_IN, found[0].possible) for person in others]
+    return sorted(made, key=lambda row: row.person.id)
+
+
+def _filled(person: standing.Person, known: standing.Person) -> standing.Person:
+    by_book = person.first or person.last
+    first, last = (person.first, person.last) if by_book else (known.first, known.last)
+    return standing.Person(person.id, first, last, person.email or known.email)
+
+
 def _state(stands: standing.Standing, unreadable: bool) -> str:
+    if ungraded := len(stands.ungraded):
+        return f"incomplete: {ungraded} exercise{'s' * (ungraded > 1)} not graded yet"
     if unmarked := len(stands.unmarked):
         return f"incomplete: {unmarked} written answer{'s' * (unmarked > 1)} not marked"
     if again := len(stands.to_confirm):
@@ -123,9 +146,17 @@ def number(value: float | None) -> str:
 def safe(text: str) -> str:
     """Text of others for a spreadsheet: what it would take for a formula gets an apostrophe in front (OWASP's advice,
     https://owasp.org/www-community/attacks/CSV_Injection). Numbers stay numbers."""
-    text = " ".join(text.replace("\x00", "").splitlines())
+    text = plain(text)
     harmless = len(text.strip()) < 2 or _NUMBER.fullmatch(text)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") and not harmless else text
+
+
+def plain(text: str) -> str:
+    """Text of others in one line, without what could steer a terminal or turn the direction of reading."""
+    text = " ".join(text.encode("utf-8", "replace").decode().splitlines())
+    return "".join(
+        "?" if c in _DIRECTIONS or (unicodedata.category(c) == "Cc" and c != "\t") else c for c in text if c != "\x00"
+    )
 
 
 def write(lines: Iterable[Sequence[str]], delimiter: str = ",") -> str:

@@ -14,15 +14,14 @@ with its grades. See https://docs.moodle.org/405/en/Grade_import
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .export import UNREADABLE, Row, by_student, in_words, number, safe, write
+from .roster_file import folder_id, read_table
 from .texts import clean
 
 ABOUT_STUDENT = (
@@ -38,7 +37,6 @@ ABOUT_STUDENT = (
 )
 CANVAS_IDS = ("SIS Login ID", "SIS User ID", "ID", "Integration ID")
 MOODLE_IDS = ("Identifier", "ID number", "Username", "Email address")
-MOST_ROSTER = 32 << 20
 
 
 @dataclass(frozen=True)
@@ -65,22 +63,8 @@ class Roster:
 
 
 def read_roster(path: Path) -> Roster:
-    """Read a CSV with commas, semicolons or tabs, in UTF-8 or, with a byte order mark, UTF-16.
-
-    Raises ValueError for a file that is none.
-    """
-    if path.stat().st_size > MOST_ROSTER:
-        raise ValueError(f"{path} has more than {MOST_ROSTER:,} bytes: that is no roster.")
-    data = path.read_bytes()
-    try:
-        text = data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
-        first = text.split("\n", 1)[0]
-        delimiter = max(",;\t", key=first.count)
-        table = [row for row in csv.reader(io.StringIO(text), delimiter=delimiter, strict=True) if any(row)]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"{path} can't be read as CSV ({error}). Export it again, and keep it as UTF-8.") from None
-    if not table or "\x00" in text:
-        raise ValueError(f"{path} is empty or no CSV file: export it again.")
+    """Read a table as the import does. Raises ValueError for a file that is none."""
+    table, delimiter = read_table(path)
     width = len(table[0])
     return Roster(table[0], [[*row, *[""] * width][:width] for row in table[1:]], delimiter)
 
@@ -114,13 +98,14 @@ def canvas(units: Mapping[str, Sequence[Row]], roster: Roster) -> Export:
     return Export(write([header, possible, *lines], roster.delimiter), [*notes, *told], lost)
 
 
-def moodle(units: Mapping[str, Sequence[Row]], roster: Roster | None) -> Export:
+def moodle(units: Mapping[str, Sequence[Row]], roster: Roster | None, given: Mapping[str, str] | None = None) -> Export:
     """Moodle's worksheet of one assignment filled in, or a table for its grade import.
 
+    given: without a roster, {id: id in the roster that the import had}, where those may differ.
     Raises ValueError for a worksheet with several units, with other points, or in another language than English.
     """
     if roster is None:
-        return _moodle_plain(units)
+        return _moodle_plain(units, given or {})
     if roster.column("Identifier") is not None:
         return _moodle_worksheet(units, roster)
     ids = [i for name in MOODLE_IDS if (i := roster.column(name)) is not None]
@@ -143,8 +128,8 @@ def moodle(units: Mapping[str, Sequence[Row]], roster: Roster | None) -> Export:
     return Export(write([header, *lines]), told, lost)
 
 
-def _moodle_plain(units: Mapping[str, Sequence[Row]]) -> Export:
-    """Students of the gradebook, with their ids as ID numbers."""
+def _moodle_plain(units: Mapping[str, Sequence[Row]], given: Mapping[str, str]) -> Export:
+    """Students of the gradebook, with their ids as ID numbers, or as addresses where they are such."""
     header = ["ID number", "Email address"]
     people, tables = {}, {unit: by_student(rows) for unit, rows in units.items()}
     for unit in units:
@@ -154,7 +139,10 @@ def _moodle_plain(units: Mapping[str, Sequence[Row]]) -> Export:
     for student, person in sorted(people.items()):
         found = [tables[unit].get(student) for unit in units]
         cells = [cell for one in found for cell in (_total(one), _comment(one))]
-        lines.append([safe(student), safe(person.email), *cells])
+        known = given.get(student, student)
+        address = "@" in known  # the import takes addresses for ids where a roster of Moodle's has no ID numbers
+        email = person.email or (known if address else "")
+        lines.append(["" if address else safe(known), safe(email), *cells])
     return Export(write([header, *lines]), _open(units), [])
 
 
@@ -239,7 +227,20 @@ def _match(
         if student:
             taken[student] = place
         found.append(student)
-    return found
+    return _by_folder(found, rows, columns, people)
+
+
+def _by_folder(
+    found: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequence[int], people: Collection[str]
+) -> list[str]:
+    """For rows that nobody fits yet: the student whose folder the import named after an id that can't be a folder's."""
+    ids = [
+        {folder_id(row[i]) for i in columns if row[i].strip()} & (set(people) - set(found)) if not student else set()
+        for row, student in zip(rows, found, strict=True)
+    ]
+    counts = Counter(one for own in ids for one in own)
+    clear = [min(own) if len(own) == 1 and counts[min(own)] == 1 else "" for own in ids]
+    return [student or made for student, made in zip(found, clear, strict=True)]
 
 
 def _keys(cell: str) -> list[str]:

@@ -50,6 +50,8 @@ def page(
             elif place.name in result.marks:
                 facts = [fact for fact in result.facts if fact.startswith(f"{place.name}: ")]
                 parts.append(_exercise(place, score, result.marks[place.name], facts, first.get(place.name, "")))
+            elif _unmarked(score):
+                parts.append(f"<h2>{code(place.name)} · {_waits(place)}</h2>")
     return pages.page(about, "\n".join(parts))
 
 
@@ -68,7 +70,7 @@ def _summary(standing: Standing, places: Sequence[Place]) -> str:
     rows = []
     for place in places:
         score = standing.scores.get(place.name, Score())
-        given = "not marked yet" if _unmarked(place, score) else number(score.counts)
+        given = _waits(place) if _unmarked(score) else number(score.counts)
         rows.append([code(place.name), given, number(place.possible)])
     possible = number(sum(place.possible for place in places))
     out = pages.table("Points", ["exercise", "points", "out of"], rows, numbers=(1, 2))
@@ -77,8 +79,9 @@ def _summary(standing: Standing, places: Sequence[Place]) -> str:
     if standing.penalty:
         late = f" The hand-in came {_duration(standing.late)} after the due date." if standing.late else ""
         out += f"<p>Taken off since it came late: {number(standing.penalty)} points.{late}</p>"
-    open_ones = any(_unmarked(place, standing.scores.get(place.name, Score())) for place in places)
-    so_far = " so far; a written answer is not marked yet" if open_ones else ""
+    open_ones = [place for place in places if _unmarked(standing.scores.get(place.name, Score()))]
+    why = {f"{'a written answer' if place.written else 'an exercise'} is {_waits(place)}": None for place in open_ones}
+    so_far = f" so far; {', '.join(why)}" if why else ""
     return out + f"<p><strong>Total: {number(standing.total)} of {possible} points{so_far}.</strong></p>\n"
 
 
@@ -138,7 +141,7 @@ def _label(group: Group) -> str:
 
 
 def _question(place: Place, score: Score, answered: bool) -> str:
-    unmarked = _unmarked(place, score)
+    unmarked = _unmarked(score)
     given = "not marked yet" if unmarked else f"{number(score.counts)} of {number(place.possible)} points"
     parts = [f"<h2>{code(place.name)} · {given}</h2>"]
     if unmarked:
@@ -154,8 +157,13 @@ def _comment(score: Score) -> list[str]:
     return [f'<p>Comment:</p>\n<p class="said">{text(score.comment)}</p>']
 
 
-def _unmarked(place: Place, score: Score) -> bool:
-    return place.written and score.by_hand is None and score.auto is None
+def _unmarked(score: Score) -> bool:
+    return score.by_hand is None and score.auto is None
+
+
+def _waits(place: Place) -> str:
+    """What is said of a place without points: a person marks a written answer, the grader an exercise."""
+    return "not marked yet" if place.written else "not graded yet"
 
 
 def _markdown(source: str) -> str:

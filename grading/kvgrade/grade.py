@@ -72,7 +72,7 @@ def _mark(
     drawn = cases.draw(exercise, seed)
     answered = running.run(exercise, answer, drawn)
     if answered.defined:
-        return verdict.judge(exercise, drawn, answered.groups, _note(answered)), answered.facts
+        return verdict.judge(exercise, drawn, answered.groups, _note(answered), answer), answered.facts
     why = _note(answered) or f"the answer cell does not define {exercise.name}"
     return verdict.nothing(exercise, why), answered.facts
 

@@ -7,14 +7,20 @@ a test compares them.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Iterator, Sequence
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from . import seeds
 from .course import Course, CourseError
+from .results import NO_ROOM
 
 
 @dataclass(frozen=True)
@@ -68,12 +74,17 @@ class HandIn:
             n in self.comments and self.comments[n].auto_comment == text for n, text in wanted.comments.items()
         )
 
-    def write(self, wanted: Rows) -> None:
-        """Set automatic marks and comments. What a person gave stays; a mark by hand is to be looked at again."""
+    def write(self, wanted: Rows, same: Collection[str] = ()) -> None:
+        """Set automatic marks and comments. What a person gave stays.
+
+        A mark by hand is to be looked at again, as in nbgrader, but where nothing has changed that it was given for:
+        the automatic mark, and the answer, which is as before in the cells whose grade ids are in `same`.
+        """
         for name, score in wanted.scores.items():
             grade = self.grades[name]
+            if grade.manual_score is None or grade.auto_score != score or name not in same:
+                grade.needs_manual_grade = grade.manual_score is not None or score is None
             grade.auto_score = score
-            grade.needs_manual_grade = grade.manual_score is not None or score is None
         for name, text in wanted.comments.items():
             self.comments[name].auto_comment = text
 
@@ -164,22 +175,84 @@ def plugin(settings: Any) -> Any:
     return step.plugin_inst
 
 
+def path(course: Course) -> Path | None:
+    """The gradebook's file; None where it is no SQLite one."""
+    name = course.db_url.removeprefix("sqlite:///")
+    return Path(name) if name != course.db_url else None
+
+
+def where(course: Course) -> str:
+    """The class's own gradebook, as it is named in messages, also in those of a dry run on a copy."""
+    own = replace(course, aside=None)
+    return str(path(own) or own.db_url)
+
+
 @contextmanager
-def opened(course: Course) -> Iterator[Any]:
-    """nbgrader's gradebook, for bulk work. A program that holds it is told of in one sentence."""
-    from nbgrader.api import Gradebook
-    from sqlalchemy.exc import OperationalError
+def told(course: Course) -> Iterator[None]:
+    """For work on the gradebook: that it is held by a program, damaged or without room is told in one sentence."""
+    from sqlalchemy.exc import DatabaseError
 
     try:
-        with Gradebook(course.db_url, course.directory.course_id) as book:
-            book.db().expire_on_commit = False  # else each commit makes every row be read again, one by one
-            with book.db.no_autoflush:
-                yield book
-    except OperationalError as error:
-        raise RuntimeError(
-            f"The gradebook can't be used ({error.orig}): is formgrader or another program writing to it? Results are "
-            "kept; run this again. After an upgrade of nbgrader, first run `nbgrader db upgrade`."
-        ) from None
+        yield
+    except (DatabaseError, sqlite3.DatabaseError) as error:
+        why = str(error.orig) if isinstance(error, DatabaseError) else str(error)
+        if "disk is full" in why:
+            text = f"The disk is full, {where(course)} could not be written: {NO_ROOM}"
+        elif "not a database" in why or "malformed" in why:
+            text = f"The gradebook {where(course)} is damaged ({why}): restore your copy of it, then run this again."
+        else:
+            text = (
+                f"The gradebook {where(course)} can't be used ({why}): is formgrader or another program writing to it? Results "
+                "are kept; run this again. After an upgrade of nbgrader, first run `nbgrader db upgrade`."
+            )
+        raise RuntimeError(text) from None
+
+
+@contextmanager
+def opened(course: Course) -> Iterator[Any]:
+    """nbgrader's gradebook, for bulk work. Raises RuntimeError, see `told`."""
+    from nbgrader.api import Gradebook
+
+    with told(course), Gradebook(course.db_url, course.directory.course_id) as book:
+        book.db().expire_on_commit = False  # else each commit makes every row be read again, one by one
+        with book.db.no_autoflush:
+            yield book
+
+
+@contextmanager
+def set_apart(course: Course) -> Iterator[Course]:
+    """The class for a dry run: with copies of its gradebook and seeds, in a folder that goes away again.
+
+    Raises CourseError for a gradebook that is no SQLite file.
+    """
+    own = path(course)
+    if own is None:
+        raise CourseError(f"A dry run works on a copy of the gradebook, and {course.db_url} is no file to copy.")
+    with tempfile.TemporaryDirectory(prefix="kvgrade-") as folder:
+        aside = replace(course, aside=Path(folder))
+        if own.is_file():
+            with (
+                told(course),
+                contextlib.closing(sqlite3.connect(f"{own.as_uri()}?mode=ro", uri=True)) as source,
+                contextlib.closing(sqlite3.connect(str(path(aside)))) as copy,
+            ):
+                source.isolation_level = None
+                source.execute("BEGIN")
+                source.execute("SELECT name FROM sqlite_master").fetchall()  # a lock is told; `backup` waits for ever
+                source.backup(copy)
+        with contextlib.suppress(FileNotFoundError):
+            shutil.copy(course.root / seeds.NAME, folder)
+        yield aside
+
+
+def read(released: Path) -> Any:
+    """The released notebook as nbformat's object. Raises CourseError when it is damaged."""
+    import nbformat
+
+    try:
+        return nbformat.read(released, as_version=4)
+    except Exception as error:  # nbformat, jsonschema and json each have their own
+        raise CourseError(f"{released} is no notebook ({type(error).__name__}): restore your copy of it.") from None
 
 
 def ensure_unit(course: Course, unit: str, released: Path) -> None:
@@ -187,11 +260,10 @@ def ensure_unit(course: Course, unit: str, released: Path) -> None:
 
     Raises CourseError when it knows the unit with other graded cells than the released notebook has.
     """
-    import nbformat
     from nbgrader.api import MissingEntry
     from nbgrader.preprocessors import SaveCells
 
-    notebook = nbformat.read(released, as_version=4)
+    notebook = read(released)
     with opened(course) as book:
         try:
             known = Unit(book, unit).graded
@@ -200,7 +272,8 @@ def ensure_unit(course: Course, unit: str, released: Path) -> None:
             known = None
     if known is None:
         about = {"notebook": unit, "assignment": unit, "db_url": course.db_url}
-        SaveCells().preprocess(notebook, {"nbgrader": about})
+        with told(course):
+            SaveCells().preprocess(notebook, {"nbgrader": about})
         return
     have = {c.metadata.nbgrader.grade_id for c in notebook.cells if c.metadata.get("nbgrader", {}).get("grade")}
     if known != have:
@@ -210,4 +283,18 @@ def ensure_unit(course: Course, unit: str, released: Path) -> None:
         )
 
 
-__all__ = ["HandIn", "Rows", "Unit", "ensure_unit", "late_penalty", "opened", "plugin", "rows"]
+__all__ = [
+    "HandIn",
+    "Rows",
+    "Unit",
+    "ensure_unit",
+    "late_penalty",
+    "opened",
+    "path",
+    "plugin",
+    "read",
+    "rows",
+    "set_apart",
+    "told",
+    "where",
+]

@@ -8,46 +8,40 @@ time of handing in reach autograded/; other files stay in submitted/, so that no
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
-import io
 import json
 import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from . import gradebook, graft, results
-from .course import Course
+from . import changes, gradebook, graft, results
+from .changes import CHANGES, MERGING, Change
+from .course import Course, CourseError
 from .locks import held
-from .results import MERGED, Mark, Result
+from .results import MERGED, Result
 
 BATCH = 100  # hand-ins in one commit
-MERGING = "merging.json"  # changes of a merge that is under way: a killed one must not lose them
-CHANGES = "changes.csv"
-
-
-@dataclass(frozen=True)
-class Change:
-    """A mark that a regrade changes, with the mistakes that were found before and after (before: "" if unknown)."""
-
-    student: str
-    exercise: str
-    before: float
-    after: float
-    diagnosis_before: str
-    diagnosis_after: str
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge did, or would do: marks that change, hand-ins written, hand-ins that stood there already."""
+    """What a merge did, or would do.
+
+    changes: marks that a regrade of the same file changed; again: those that a new file changed; written: hand-ins
+    whose marks were written; standing: those that stood there already, but for a time of handing in or a late penalty
+    in `updated`. waiting, confirm: marks of the whole unit that a person has to give, or to look at again.
+    """
 
     changes: list[Change]
     written: list[str]
     standing: list[str]
+    again: list[Change] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
+    waiting: int = field(default=0, compare=False)
+    confirm: int = field(default=0, compare=False)
 
 
 def merge(
@@ -60,35 +54,73 @@ def merge(
 ) -> Merged:
     """Write the results of some students, by id, of one unit.
 
-    only: the results hold some exercises; the others keep what they have. dry_run: write nothing.
-    Raises CourseError when the unit is not released, RuntimeError when another merger runs or the gradebook is locked.
+    only: the results hold some exercises; the others keep what they have. dry_run: write nothing but what
+    `gradebook.set_apart` gave, if it did. Raises CourseError when the unit is not released, or when the gradebook has
+    lost what was merged; RuntimeError when another merger runs, the gradebook is locked, or the list of what stands in
+    it is damaged and can't be made again.
     """
     released = course.released(unit)
     folder = course.results(unit)
-    with held(course.root / "results" / ".merge.lock", "writes the gradebook"), _quiet():
+    with held(course.locks / ".merge.lock", "writes the gradebook"), _quiet():
+        damaged, before = _before(course, folder)
         gradebook.ensure_unit(course, unit, released)
-        before = results.merged(folder)
-        if only:
-            graded = {s: _combined(before[s], result) if s in before else result for s, result in graded.items()}
         with gradebook.opened(course) as book:
             writer = _Writer(course, unit, gradebook.Unit(book, unit), released, say)
-            changes = _changes(writer.rows.hand_ins, before, graded)
+            if damaged:
+                before = _made_again(writer, graded, damaged, only)
+                say(f"{folder / MERGED} was damaged and is made again from the hand-ins that are here.")
+            elif before and not set(before) & set(writer.rows.hand_ins):
+                raise CourseError(_lost(course, folder, len(before)))
+            files = {student: result.submission for student, result in graded.items()}
+            if only:
+                graded = {s: _combined(before[s], result) if s in before else result for s, result in graded.items()}
+            regraded, again = changes.find(writer.rows.hand_ins, before, graded, files)
             todo = {s: r for s, r in sorted(graded.items()) if not writer.stands(s, r, before.get(s))}
-            done = Merged(changes, list(todo), [s for s in sorted(graded) if s not in todo])
+            done = Merged(regraded, list(todo), [s for s in sorted(graded) if s not in todo], again)
             if dry_run:
-                return done
-            changes = _remember(folder, changes)
+                return writer.counted(done)
+            regraded = changes.remember(folder, regraded, say)
             keys = {student: result.key for student, result in before.items()}
+            updated = []
             for batch in _batches(list(sorted(graded)), BATCH):
                 for student in batch:
-                    writer.write(student, graded[student], student in todo)
+                    if writer.write(student, graded[student], before.get(student), student in todo):
+                        updated.append(student)
                 book.db.commit()
                 keys |= {student: graded[student].key for student in batch if student in writer.rows.hand_ins}
                 _keep(folder, keys, [graded[s] for s in batch if s in todo] if only else [])
-            if changes:
-                results.write_atomic(folder / CHANGES, _csv(changes).encode())
-            (folder / MERGING).unlink(missing_ok=True)
-            return replace(done, changes=changes)
+            changes.done(folder, regraded)
+            return writer.counted(replace(done, changes=regraded, updated=[s for s in updated if s not in todo]))
+
+
+def _before(course: Course, folder: Path) -> tuple[results.DamagedError | None, dict[str, Result]]:
+    """The results that stand in the gradebook, or why that is not known. Raises CourseError where no gradebook is."""
+    try:
+        keys = results.merged_keys(folder)
+    except results.DamagedError as error:
+        if (folder / MERGED).is_dir():
+            raise
+        return error, {}
+    file = gradebook.path(course)
+    if keys and file and not file.is_file():
+        raise CourseError(_lost(course, folder, len(keys)))
+    return None, results.merged(folder)
+
+
+def _lost(course: Course, folder: Path, many: int) -> str:
+    return (
+        f"The gradebook {gradebook.where(course)} no longer holds {many} hand-ins that were merged, nor "
+        f"what was marked by hand: restore your copy of it, or delete {folder / MERGED} to begin anew."
+    )
+
+
+def _made_again(
+    writer: _Writer, graded: Mapping[str, Result], damaged: results.DamagedError, only: bool
+) -> dict[str, Result]:
+    """What stands in the gradebook, worked out by comparing it with the results of all hand-ins."""
+    if only or set(writer.rows.hand_ins) - set(graded):
+        raise damaged
+    return {student: result for student, result in graded.items() if writer.stands(student, result, result)}
 
 
 class _Writer:
@@ -97,11 +129,10 @@ class _Writer:
     def __init__(
         self, course: Course, unit: str, rows: gradebook.Unit, released: Path, say: Callable[[str], object]
     ) -> None:
-        import nbformat
         from nbgrader.converters import Autograde
 
         self.course, self.unit, self.rows, self.say = course, unit, rows, say
-        self._master = nbformat.read(released, as_version=4)
+        self._master = gradebook.read(released)
         self._plugin = gradebook.plugin(course.settings)
         self._converter = Autograde(coursedir=course.directory, config=course.settings)
 
@@ -112,30 +143,44 @@ class _Writer:
         notebook = self._graded(result)
         return self._path(student).is_file() and self.rows.hand_ins[student].has(self._rows(notebook, result))
 
-    def write(self, student: str, result: Result, new: bool) -> None:
-        """Write what is new; the time of handing in, and what lateness costs, are always brought up to date."""
+    def counted(self, done: Merged) -> Merged:
+        """With the number of marks that a person has to give, and to look at again."""
+        found = [item for hand_in in self.rows.hand_ins.values() for item in hand_in.grades.items()]
+        by_hand = [(name, grade.manual_score is not None) for name, grade in found if grade.needs_manual_grade]
+        waiting = sum(not given and not name.startswith("check-") for name, given in by_hand)
+        return replace(done, waiting=waiting, confirm=sum(given for _, given in by_hand))
+
+    def write(self, student: str, result: Result, before: Result | None, new: bool) -> bool:
+        """Write what is new; the time of handing in, and what lateness costs, are always brought up to date.
+
+        Returns whether one of these two changed.
+        """
         hand_in = self.rows.hand_ins.get(student)
         if hand_in is None:
             if student not in self.rows.students and not self._converter.create_student:
                 self.say(f"{student} is not in the gradebook, and nbgrader_config.py says not to add students")
-                return
+                return False
             hand_in = self.rows.add(student)
         if new:
             from nbformat.v4 import writes  # without the validation that was done when the release was read
 
             notebook = self._graded(result)
-            hand_in.write(self._rows(notebook, result))
+            same = {n for n in result.marks.keys() | result.answers.keys() if before and _same(n, before, result)}
+            hand_in.write(self._rows(notebook, result), {f"{kind}-{n}" for n in same for kind in ("check", "answer")})
             self._path(student).parent.mkdir(parents=True, exist_ok=True)
             _replace(self._path(student), (writes(notebook) + "\n").encode())
         stamped = self._copy_timestamp(student)
         submitted = self.course.folder(self.course.directory.submitted_directory, student, self.unit)
+        moved = False
         if timestamp := self.course.directory.get_existing_timestamp(str(submitted)):
+            moved = hand_in.submission.timestamp != timestamp
             hand_in.submission.timestamp = timestamp
         penalty = gradebook.late_penalty(hand_in, self.rows.seconds_late(hand_in), self._plugin)
         if hand_in.notebook.late_submission_penalty != penalty:
-            hand_in.notebook.late_submission_penalty = penalty
+            hand_in.notebook.late_submission_penalty, moved = penalty, True
         if new or stamped:
             self._converter.set_permissions(self.unit, student)
+        return moved
 
     def _path(self, student: str) -> Path:
         folder = self.course.folder(self.course.directory.autograded_directory, student, self.unit)
@@ -173,8 +218,14 @@ class _Writer:
 def _replace(path: Path, data: bytes) -> None:
     """Put a file in place whole. Not forced to the disk: it can be made again from the results."""
     partial = path.with_name(f".{path.name}.part")
-    partial.write_bytes(data)
-    os.replace(partial, path)
+    with results.room(path):
+        partial.write_bytes(data)
+        os.replace(partial, path)
+
+
+def _same(name: str, before: Result, after: Result) -> bool:
+    """Whether the answer to an exercise or a question is the one that was graded before."""
+    return before.answers.get(name) == after.answers.get(name) and before.unreadable == after.unreadable
 
 
 def _combined(old: Result, new: Result) -> Result:
@@ -197,59 +248,14 @@ def _combined(old: Result, new: Result) -> Result:
     )
 
 
-def _changes(
-    hand_ins: Mapping[str, gradebook.HandIn], before: Mapping[str, Result], graded: Mapping[str, Result]
-) -> list[Change]:
-    """Marks in the gradebook that other ones will replace; a first mark replaces none."""
-    found = []
-    for student, result in sorted(graded.items()):
-        for name, mark in sorted(result.marks.items()):
-            grade = hand_ins[student].grades.get(f"check-{name}") if student in hand_ins else None
-            if grade is None or grade.auto_score is None or abs(grade.auto_score - mark.points) < 1e-9:
-                continue
-            old = before[student].marks.get(name) if student in before else None
-            known = old if old and abs(old.points - grade.auto_score) < 1e-9 else None
-            found.append(Change(student, name, grade.auto_score, mark.points, _diagnosis(known), _diagnosis(mark)))
-    return found
-
-
-def _diagnosis(mark: Mark | None) -> str:
-    """The mistakes of a mark, or the groups that no mistake explains."""
-    return "; ".join(dict.fromkeys(g.mistake or g.name for g in mark.groups if not g.right)) if mark else ""
-
-
-def _remember(folder: Path, changes: list[Change]) -> list[Change]:
-    """Note the changes of this merge, with those of one that was killed before it was done; returns all of them."""
-    with contextlib.suppress(FileNotFoundError):
-        known = [Change(**row) for row in json.loads((folder / MERGING).read_text(encoding="utf-8"))]
-        old = {(change.student, change.exercise): change for change in known}
-        new = {(change.student, change.exercise): change for change in changes}
-        for place, change in new.items():
-            first = old.get(place, change)
-            old[place] = replace(change, before=first.before, diagnosis_before=first.diagnosis_before)
-        changes = [old[place] for place in sorted(old)]
-    folder.mkdir(parents=True, exist_ok=True)
-    results.write_atomic(folder / MERGING, json.dumps([asdict(change) for change in changes]).encode())
-    return changes
-
-
 def _keep(folder: Path, keys: Mapping[str, str], made: list[Result]) -> None:
     """Note which results stand in the gradebook, after saving those that were put together here."""
     for result in made:
         results.save(folder, result)
-    text = json.dumps(dict(sorted(keys.items())), indent=1) + "\n"
+    data = (json.dumps(dict(sorted(keys.items())), indent=1) + "\n").encode()
     path = folder / MERGED
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        results.write_atomic(path, text.encode())
-
-
-def _csv(changes: list[Change]) -> str:
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(["student", "exercise", "before", "after", "diagnosis before", "diagnosis after"])
-    for c in changes:
-        table.writerow([c.student, c.exercise, f"{c.before:g}", f"{c.after:g}", c.diagnosis_before, c.diagnosis_after])
-    return out.getvalue()
+    if not path.is_file() or path.read_bytes() != data:
+        results.write_atomic(path, data)
 
 
 def _batches(students: list[str], size: int) -> Iterator[list[str]]:
@@ -268,4 +274,4 @@ def _quiet() -> Iterator[None]:
         log.setLevel(level)
 
 
-__all__ = ["Change", "Merged", "merge"]
+__all__ = ["CHANGES", "MERGING", "Change", "Merged", "merge"]

@@ -18,7 +18,7 @@ from .version import grader_version
 
 @dataclass(frozen=True)
 class Plan:
-    """The hand-ins of one unit. `files`: the notebook of each student, sorted."""
+    """The hand-ins of one unit. `files`: the notebook of each student, sorted; `left_out`: names that are none."""
 
     unit: str
     released: bytes
@@ -27,6 +27,7 @@ class Plan:
     exercises: tuple[str, ...]
     options: Options
     files: dict[str, Path]
+    left_out: tuple[str, ...] = ()
 
     def job(self, student: str) -> Job:
         """The job of a student, read from the file as it is now."""
@@ -48,8 +49,8 @@ def make(
 ) -> Plan:
     """The plan of a unit. `students`, `exercises`: only these, all when empty; `shard`: (i, n) from `read_shard`.
 
-    Folders are made safe and plain first, as nbgrader's exporter does here. Raises CourseError when the unit is not
-    released.
+    Folders are made safe and plain first, as nbgrader's exporter does here; in a dry run they stay as they are.
+    Raises CourseError when the unit is not released, or when its notebook is damaged.
     """
     released = course.released(unit).read_bytes()
     known = graft.checks(json.loads(released))
@@ -57,18 +58,31 @@ def make(
     for student, folder in course.submitted(unit).items():
         if (students and student not in students) or (shard and not in_shard(student, *shard)):
             continue
-        try:
-            folders.set_aside(folder, say)
-            folders.adopt(folder, say)
-        except OSError as error:
-            say(clean(f"{folder} can't be prepared: {error}"))
         path = folder / f"{unit}.ipynb"
+        if course.aside:
+            path = _as_if_adopted(path)
+        else:
+            try:
+                folders.set_aside(folder, say)
+                folders.adopt(folder, say)
+            except OSError as error:
+                say(clean(f"{folder} can't be prepared: {error}"))
         if os.path.lexists(path) or any(folder.glob(f"{path.name}*{folders.SET_ASIDE}")):
             files[student] = path  # also what is no file: `job` says why it is not read
         else:
             say(f"{clean(student)} of {unit} is not graded: {_why(folder, unit)}")
     chosen = tuple(sorted(set(exercises) & set(known)))
-    return Plan(unit, released, seeds.seed(course.root, unit), grader_version(unit), chosen, options, files)
+    left_out = tuple(clean(name) for name in course.unnamed(unit)) if not students else ()
+    for name in left_out:
+        say(f"The folder {name} is left out: its name has control characters or is not UTF-8. Rename it, then go on.")
+    seed = seeds.seed(course.aside or course.root, unit)
+    return Plan(unit, released, seed, grader_version(unit), chosen, options, files, left_out)
+
+
+def _as_if_adopted(wanted: Path) -> Path:
+    """The notebook that `folders.adopt` would take, where it lies: for a dry run."""
+    others = [path for path in wanted.parent.glob("*.ipynb") if path != wanted]
+    return others[0] if len(others) == 1 and not os.path.lexists(wanted) else wanted
 
 
 def units(course: Course, words: Sequence[str], students: Sequence[str], exercises: Sequence[str]) -> list[str]:
@@ -77,7 +91,7 @@ def units(course: Course, words: Sequence[str], students: Sequence[str], exercis
     Raises CourseError for a student or an exercise that no such unit has, or when nothing is left.
     """
     names = [course.unit(word) for word in words] or [
-        path.stem for path in sorted(_released(course)) if course.submitted(path.stem)
+        path.stem for path in sorted(_released(course)) if course.submitted(path.stem) or course.unnamed(path.stem)
     ]
     unknown = [s for s in students if not any(s in course.submitted(unit) for unit in names)]
     if unknown:
@@ -89,7 +103,7 @@ def units(course: Course, words: Sequence[str], students: Sequence[str], exercis
             there = ", ".join(name for unit in names for name in held[unit])
             raise CourseError(f"There is no exercise {', '.join(unknown)} among these: {there}.")
         names = [unit for unit in names if set(exercises) & set(held[unit])]
-    names = [unit for unit in names if course.submitted(unit)]
+    names = [unit for unit in names if course.submitted(unit) or course.unnamed(unit)]
     if not names:
         raise CourseError(f"There is nothing to grade: {course.root / 'submitted'} has no hand-ins of a released unit.")
     return list(dict.fromkeys(names))

@@ -91,12 +91,14 @@ def _numbers(unit: Unit) -> str:
     unreadable = [student for student, result in unit.results.items() if result.unreadable]
     waiting = [student for student in unit.handed_in if student not in unit.results]
     late = [student for student, stands in unit.stands.items() if stands.late > 0]
-    open_ones = [student for student, stands in unit.stands.items() if stands.unmarked]
+    open_ones = [student for student, stands in unit.stands.items() if set(stands.unmarked) - set(stands.ungraded)]
+    ungraded = [student for student, stands in unit.stands.items() if stands.ungraded]
     again = [student for student, stands in unit.stands.items() if stands.to_confirm]
     lines = [
         f"{len({*unit.handed_in, *unit.results})} hand-ins, {len(unit.readable)} of them read and graded.",
         _who(unreadable, "could not be read"),
         _who(waiting, "not graded yet: run <code>python -m kvgrade grade</code>"),
+        _who(ungraded, "have an exercise that was not graded yet: run <code>python -m kvgrade grade</code>"),
         _who(late, "came late"),
         _who(open_ones, f"have a written answer that is not marked ({_FORMGRADER})"),
         _who(again, f"have a mark by hand to be confirmed after a regrade ({_FORMGRADER})"),

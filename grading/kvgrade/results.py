@@ -6,10 +6,13 @@ on where it stood, and nothing old is taken for new.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -73,11 +76,41 @@ class Result:
         names = {item.name for item in fields(cls)}
         if not isinstance(content, dict) or content.pop("schema", None) != SCHEMA or set(content) != names:
             raise ValueError("this is no result of this version of the grader")
-        return cls(**{**content, "marks": {name: _mark(mark) for name, mark in content["marks"].items()}})
+        try:
+            marks = {name: _mark(mark) for name, mark in content["marks"].items()}
+        except (KeyError, TypeError, AttributeError):
+            raise ValueError("this is no result: its marks are none") from None
+        result = cls(**{**content, "marks": marks})
+        if not _whole(result):
+            raise ValueError("this is no result: a field of it has another type or an impossible value")
+        return result
 
 
-def _mark(content: Mapping[str, Any]) -> Mark:
+def _mark(content: Any) -> Mark:
     return Mark(**{**content, "groups": [Group(**group) for group in content["groups"]]})
+
+
+def _whole(result: Result) -> bool:
+    """Whether all fields have their types, and points are possible ones: a file may have been damaged or edited."""
+    texts = [result.key, result.unit, result.submission, result.grader, result.unreadable]
+    right = isinstance(result.isolated, bool) and isinstance(result.facts, list)
+    right &= isinstance(result.answers, dict) and isinstance(result.measured, dict)
+    if not right:
+        return False
+    texts += [*result.facts, *result.answers, *result.answers.values()]
+    numbers = list(result.measured.values())
+    for mark in result.marks.values():
+        texts += [mark.note, mark.text]
+        right &= _between(mark.possible, math.inf) and _between(mark.points, mark.possible)
+        for group in mark.groups:
+            texts += [group.name, group.mistake, group.why, group.seen]
+            right &= isinstance(group.right, bool) and _between(group.points, math.inf)
+    return right and all(isinstance(one, str) for one in texts) and all(_between(one, math.inf) for one in numbers)
+
+
+def _between(value: object, most: float) -> bool:
+    """Whether a value is a finite number from 0 to `most`; a little more is allowed, since points are summed."""
+    return type(value) in (int, float) and math.isfinite(value) and 0 <= value <= most + 1e-9  # type: ignore[arg-type, operator]
 
 
 def path(folder: Path, key: str) -> Path:
@@ -86,10 +119,14 @@ def path(folder: Path, key: str) -> Path:
 
 
 def load(folder: Path, key: str) -> Result | None:
-    """The result with this key; None when it is not there or is no whole result."""
+    """The result with this key; None when it is not there or is no whole result. Raises RuntimeError for a folder."""
     try:
         result = Result.from_json(path(folder, key).read_bytes())
-    except (FileNotFoundError, ValueError, TypeError):
+    except IsADirectoryError:
+        raise RuntimeError(
+            f"{path(folder, key)} is a folder where a result belongs: move it away, then go on."
+        ) from None
+    except (FileNotFoundError, ValueError):
         return None
     return result if result.key == key else None
 
@@ -101,28 +138,60 @@ def save(folder: Path, result: Result) -> None:
 
 
 def write_atomic(target: Path, data: bytes) -> None:
-    """Write a file that is never seen half written, also after a power cut."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    """Write a file that is never seen half written, also after a power cut. Raises OSError, see `room`."""
+    with room(target):
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(name, target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+NO_ROOM = "free some space, then run it again; what was graded is kept."
+
+
+@contextlib.contextmanager
+def room(target: Path) -> Iterator[None]:
+    """For writing a file: a full disk raises an OSError whose text names the file and says what to do."""
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OSError(f"The disk is full, {target} could not be written: {NO_ROOM}") from None
 
 
 MERGED = "merged.json"
 """Beside the results of a unit: {student: key} of what stands in the gradebook. Written by the merger alone."""
 
 
-def merged(folder: Path) -> dict[str, Result]:
-    """The results that stand in the gradebook, by student, sorted."""
+class DamagedError(RuntimeError):
+    """A file of results/ does not hold what it should. The text names it and says what to do."""
+
+
+def merged_keys(folder: Path) -> dict[str, str]:
+    """The keys of the results that stand in the gradebook, by student, sorted. Raises DamagedError."""
+    place = folder / MERGED
     try:
-        keys = json.loads((folder / MERGED).read_text(encoding="utf-8"))
+        keys = json.loads(place.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    found = {student: load(folder, key) for student, key in sorted(keys.items())}
+    except (ValueError, RecursionError, IsADirectoryError):
+        keys = None
+    if not isinstance(keys, dict) or not all(isinstance(key, str) and key.isalnum() for key in keys.values()):
+        raise DamagedError(
+            f"{place} is damaged: restore your copy of it, or run `python -m kvgrade grade --unit {folder.name}` for the "
+            "whole unit, which makes it anew."
+        )
+    return dict(sorted(keys.items()))
+
+
+def merged(folder: Path) -> dict[str, Result]:
+    """The results that stand in the gradebook, by student, sorted. Raises DamagedError for a damaged list of them."""
+    found = {student: load(folder, key) for student, key in merged_keys(folder).items()}
     return {student: result for student, result in found.items() if result is not None}

@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from . import gradebook as of_class
 from .course import Course, CourseError
 from .units import find_units, read_unit
 
@@ -29,13 +29,15 @@ class Place:
 
 @dataclass(frozen=True)
 class Score:
-    """One graded cell of one hand-in. `open`: it waits for a person, to be marked or to be looked at after a regrade."""
+    """One graded cell of one hand-in. `open`: it waits for a person, to be marked or to be looked at after a regrade;
+    `written`: it is a question that only a person marks."""
 
     auto: float | None = None
     by_hand: float | None = None
     extra: float | None = None
     open: bool = True
     comment: str = ""
+    written: bool = True
 
     @property
     def counts(self) -> float:
@@ -76,7 +78,12 @@ class Standing:
     @property
     def unmarked(self) -> list[str]:
         """Exercises and questions that nobody has marked: the total is not known yet."""
-        return [name for name, score in self.scores.items() if score.open and score.by_hand is None]
+        return [n for n, s in self.scores.items() if s.by_hand is None and (s.open or s.auto is None)]
+
+    @property
+    def ungraded(self) -> list[str]:
+        """Those of `unmarked` that wait for the grader, not for a person: it was told to grade other exercises."""
+        return [n for n, s in self.scores.items() if s.by_hand is None and s.auto is None and not s.written]
 
     @property
     def to_confirm(self) -> list[str]:
@@ -150,7 +157,9 @@ def standings(course: Course, unit: str) -> dict[str, Standing]:
         for row in _rows(book, unit, api.Grade, "auto_score", "manual_score", "extra_credit", "needs_manual_grade"):
             name = str(row.name).removeprefix("check-").removeprefix("answer-")
             comment = comments.get((row.student_id, f"answer-{name}"), "")
-            score = Score(row.auto_score, row.manual_score, row.extra_credit, bool(row.needs_manual_grade), comment)
+            written = not str(row.name).startswith("check-")
+            to_do = bool(row.needs_manual_grade)
+            score = Score(row.auto_score, row.manual_score, row.extra_credit, to_do, comment, written)
             scores.setdefault(row.student_id, {})[name] = score
         found = {
             one.student_id: Standing(
@@ -167,13 +176,16 @@ def standings(course: Course, unit: str) -> dict[str, Standing]:
 
 @contextmanager
 def gradebook(course: Course) -> Iterator[Any]:
-    """nbgrader's gradebook, to read. Raises CourseError where there is none yet, in place of making an empty one."""
+    """nbgrader's gradebook, to read. Raises CourseError where there is none yet, in place of making an empty one.
+
+    Raises RuntimeError for one that can't be used, with the sentence of `grade`.
+    """
     from nbgrader.api import Gradebook
 
-    path = course.db_url.removeprefix("sqlite:///")
-    if path != course.db_url and not Path(path).is_file():
+    path = of_class.path(course)
+    if path and not path.is_file():
         raise CourseError(f"There is no gradebook in {course.root} yet: run `python -m kvgrade grade` first.")
-    with Gradebook(course.db_url, course.directory.course_id) as book:
+    with of_class.told(course), Gradebook(course.db_url, course.directory.course_id) as book:
         yield book
 
 

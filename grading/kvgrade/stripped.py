@@ -7,7 +7,9 @@ source of a closed function is nowhere in it.
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -17,6 +19,7 @@ from typing import Any
 
 import kvlab
 
+_NAME = "kvgrade-tree-"  # then the number of the process that made it
 _STUB = '''{head}
 {indent}    """Closed in this exercise."""
 {indent}    from kvlab.check.closed import refuse
@@ -41,10 +44,39 @@ def build(folder: Path, closed: Iterable[str]) -> None:
 
 @cache
 def _shared(closed: tuple[str, ...]) -> tempfile.TemporaryDirectory[str]:
-    folder = tempfile.TemporaryDirectory(prefix="kvgrade-")
+    import fcntl  # here, because Windows lacks it and must still be able to say why nothing is isolated there
+
+    _remove_left()
+    folder = tempfile.TemporaryDirectory(prefix=f"{_NAME}{os.getpid()}-")
+    # Held until this process, and all that it forks, have ended; the process's number says the same, but another
+    # container that shares the folder counts its own.
+    fcntl.flock(os.open(folder.name, os.O_RDONLY | os.O_DIRECTORY), fcntl.LOCK_SH)
     Path(folder.name).chmod(0o755)  # as root the jail runs as another user
     build(Path(folder.name), closed)
     return folder
+
+
+@cache
+def _remove_left() -> None:
+    """Remove the folders of this user's graders that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_NAME}*-*"):
+        number = path.name.removeprefix(_NAME).partition("-")[0]
+        with contextlib.suppress(OSError):  # it is another's, or gone already
+            if number.isdecimal() and not Path(f"/proc/{number}").exists():
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder if it is this user's own and nobody holds it. Raises OSError when it is not."""
+    import fcntl
+
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        if os.fstat(handle).st_uid == os.geteuid():
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path, ignore_errors=True)
+    finally:
+        os.close(handle)
 
 
 def tree(closed: Sequence[str]) -> Path:

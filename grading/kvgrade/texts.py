@@ -1,16 +1,7 @@
 """Texts that come from a hand-in and go into logs, terminals and web pages."""
 
-import re
-
-_NUMBER = re.compile(r"\d+([.,_]\d+)*")
-
 
 def clean(text: str, most: int = 300) -> str:
     """One line of printable characters, cut short; half characters, which no file can hold, become question marks."""
     text = text[:most].replace("\n", " ").encode("utf-8", "replace").decode()
     return "".join(c if c.isprintable() else "?" for c in text)
-
-
-def hide_numbers(message: str) -> str:
-    """The message of a learner's error without its numbers: they are often the held-out inputs."""
-    return _NUMBER.sub("…", message)

@@ -82,7 +82,7 @@ class Unit:
 
 
 def find_units(wanted: list[str] | None = None, root: Path = ROOT) -> list[Path]:
-    """The unit files in order; `wanted` picks some by name ("01_kv_cache") or number ("01").
+    """The unit files in order; `wanted` picks some by name ("01_kv_cache") or number ("01", "1").
 
     Raises ValueError for a name that no unit has.
     """
@@ -91,7 +91,8 @@ def find_units(wanted: list[str] | None = None, root: Path = ROOT) -> list[Path]
         return paths
     picked: set[Path] = set()
     for name in wanted:
-        found = [path for path in paths if name in (path.stem, path.stem[:2], path.name, str(path))]
+        number = name.zfill(2)  # 1 is 01
+        found = [path for path in paths if name in (path.stem, path.name, str(path)) or number == path.stem[:2]]
         if not found:
             raise ValueError(f"no unit {name!r}; the units are: {', '.join(p.stem for p in paths) or '(none)'}")
         picked.add(found[0])

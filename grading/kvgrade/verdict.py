@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kvlab.check.closed import closed_text
 from kvlab.check.compare import difference, to_array
 
+from . import told
 from .cases import Case, Exercise, Outcome, run_here
 from .inside.wire import Opaque
-from .texts import clean, hide_numbers
+from .texts import clean
 
 NOT_ATTEMPTED = "not attempted"
 
@@ -57,8 +57,12 @@ def judge(
     cases: Mapping[str, Sequence[Case]],
     answers: Mapping[str, Sequence[list[Outcome] | str]],
     note: str = "",
+    source: str = "",
 ) -> ExerciseVerdict:
-    """Marks of one exercise. `answers`: for each group the outcomes of each case, or a sentence where there are none."""
+    """Marks of one exercise.
+
+    answers: for each group the outcomes of each case, or a sentence where there are none; source: the answer cell.
+    """
     rows = {
         group.name: [
             _row(exercise, case, outcomes)
@@ -74,7 +78,7 @@ def judge(
             verdicts.append(GroupVerdict(group.name, group.points, True))
             continue
         mistake, why = one or _diagnose(exercise, rows[group.name])
-        seen = next((text for row in failed if (text := _seen(exercise, row.outcomes, row.wanted))), "")
+        seen = next((text for row in failed if (text := _seen(exercise, row, source))), "")
         verdicts.append(GroupVerdict(group.name, group.points, False, mistake, why or group.why, seen))
     return ExerciseVerdict(exercise.name, verdicts, note)
 
@@ -165,7 +169,7 @@ def _diagnose(exercise: Exercise, rows: Sequence[_Row]) -> tuple[str, str]:
             return "stopped", clean(row.outcomes)
         for outcome in row.outcomes:
             if isinstance(outcome.get("closed"), str):
-                return "closed", closed_text(outcome["closed"])
+                return "closed", told.closed(outcome["closed"], exercise.closed)
     for explained in (rows, failed):
         for mistake in exercise.mistakes:
             if any(all(_explains(exercise, names, row) for row in explained) for names in mistake.ways):
@@ -198,41 +202,26 @@ def _same_outcome(exercise: Exercise, have: Outcome, other: Outcome) -> bool:
     return same_value(mine, its, exercise.rtol, exercise.atol)
 
 
-def _seen(exercise: Exercise, outcomes: list[Outcome] | str, wanted: Sequence[Outcome]) -> str:
+def _seen(exercise: Exercise, row: _Row, source: str) -> str:
     """What could be seen at the first wrong step, in words that give no input and no expected value away."""
-    if isinstance(outcomes, str):
+    if isinstance(row.outcomes, str):
         return ""
-    for have, want in zip(outcomes, wanted, strict=False):
+    for have, want in zip(row.outcomes, row.wanted, strict=False):
         if _step_agrees(exercise, have, want):
             continue
         if "raised" in have:
-            return _error_text(have["raised"])
+            return told.error(have["raised"], source, _names(exercise, row.case))
         if "unreadable" in have:
-            return clean(str(have["unreadable"]))
+            return told.unreadable(have["unreadable"])
         if "raised" in want:
             return f"no {want['raised']['type']} was raised"
         if "value" in have:
-            return _value_text(have["value"], want.get("value"))
+            return told.result(have["value"], want.get("value"))
         return ""
     return ""
 
 
-def _error_text(error: Any) -> str:
-    if not isinstance(error, dict):
-        return "an error"
-    text = clean(f"{error.get('type')}: {hide_numbers(str(error.get('message')))}")
-    line = error.get("line")
-    if isinstance(line, int):
-        return f"{text} (line {line} of the answer cell: {clean(str(error.get('text')))})"
-    return text
-
-
-def _value_text(have: Any, want: Any) -> str:
-    if have is None:
-        return "None came back: is a `return` missing?"
-    if isinstance(have, Opaque):
-        return clean(f"the result is {have!r}")
-    a, b = to_array(have), to_array(want)
-    if a is None or b is None:
-        return "the result has another form than asked for" if (a is None) != (b is None) else "other values"
-    return f"the result has shape {a.shape}, not the shape asked for" if a.shape != b.shape else "other values"
+def _names(exercise: Exercise, case: Case) -> set[str]:
+    """The names that the exercise asks for, and those of the arguments that it passes by name."""
+    steps = case.steps
+    return {exercise.name, *(s["name"] for s in steps if "name" in s), *(k for s in steps for k in s.get("kwargs", ()))}

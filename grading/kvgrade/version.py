@@ -20,6 +20,7 @@ NO_MARK = frozenset(
     {
         "__main__",
         "build",
+        "changes",
         "cluster",
         "colab",
         "course",

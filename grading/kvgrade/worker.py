@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import jail, stripped, warm
+from . import jail, stripped, told, warm
 from .cases import OBSERVE, Outcome, World
 from .inside import confine, wire
 from .texts import clean
@@ -168,7 +168,7 @@ class Worker:
             text = message.get("ended") if isinstance(message, dict) else None
         except (Endless, Gone, wire.WireError, RecursionError):
             text = None
-        return f"the answer's process ended: {text}" if text else "the answer's process ended"
+        return told.ending(text)
 
     def _discard(self) -> None:
         """Throw away what an earlier child left in the pipe."""

@@ -3,7 +3,7 @@
 #
 # {{colab badge}}
 #
-# *About 20 minutes · no exercises, no points*
+# *About 20 minutes · one exercise for practice, no points*
 #
 # This page shows how the course works: what is in it, what an exercise looks like, how it is checked, and where you stand.
 # Run the cells one by one with Shift-Enter, or all of them: menu *Run → Run All Cells*. Both are safe in every notebook of this course, before anything is solved.
@@ -44,7 +44,7 @@ course.exercises()
 # ## What you need
 #
 # - Some **Python**: functions, classes, loops, lists, dicts.
-# - **numpy** or **torch** arrays: shapes, indexing, the product of two matrices. Any of the two will do; answers may use both.
+# - **numpy** or **torch** arrays: shapes, indexing, the product of two matrices. Either will do; answers may use both.
 # - An idea of what attention in a transformer is: each position looks back at earlier ones and takes a weighted mean of what it finds. Notebook 01 says the rest.
 # - No GPU, no account, and no network once the course is installed.
 #
@@ -110,6 +110,7 @@ def two_more(x):
     return x + 2
 
 
+# suppress: this one is wrong on purpose, so nothing may stop here. Your check cells do without it.
 with suppress(AssertionError), check.exercise("a wrong answer") as t:
     t.equal(two_more(3), 6, "twice the number, not two more")
 

@@ -37,11 +37,12 @@ import numpy as np
 import torch
 
 import kvlab
-from kvlab import arithmetic, attention, check, claims, glossary, plots, profiling, quiz, scratch, widgets
+from kvlab import arithmetic, attention, check, claims, glossary, plots, profiling, quiz, scratch, validate, widgets
 from kvlab.cache import GrowingCache, PreallocatedCache
 from kvlab.generate import decode_step, generate_cached, generate_naive, prefill
 
 torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
+validate.seed(SEED)
 model = kvlab.load(MODEL, DEVICE)
 exact = kvlab.load(MODEL, "cpu", torch.float64)  # for questions of equality: in float64, ties do not flip by rounding
 n_params = sum(p.numel() for p in model.parameters())
@@ -492,13 +493,13 @@ assert without_mask[0] < 1e-12 < 0.01 < min(without_mask[1:])
 
 # %%
 ids = exact.tokenizer.encode(PROMPT)
-short, longer = (PreallocatedCache(exact.config, len(ids), dtype=exact.dtype) for _ in range(2))
-prefill(exact, ids[:-1], short)
+shorter, longer = (PreallocatedCache(exact.config, len(ids), dtype=exact.dtype) for _ in range(2))
+prefill(exact, ids[:-1], shorter)
 prefill(exact, ids, longer)
 drift = max(
     float((after[:, :, : len(ids) - 1] - before).abs().max())
     for layer in range(exact.config.n_layers)
-    for before, after in zip(short.view(layer), longer.view(layer), strict=True)
+    for before, after in zip(shorter.view(layer), longer.view(layer), strict=True)
 )
 print(
     f"{MODEL}: largest change of an earlier K or V, all {exact.config.n_layers} layers, when one token is appended: {drift:.1e}"

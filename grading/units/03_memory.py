@@ -37,7 +37,20 @@ import numpy as np
 import torch
 
 import kvlab
-from kvlab import arithmetic, attention, check, claims, faults, glossary, plots, profiling, published, quiz, widgets
+from kvlab import (
+    arithmetic,
+    attention,
+    check,
+    claims,
+    faults,
+    glossary,
+    plots,
+    profiling,
+    published,
+    quiz,
+    validate,
+    widgets,
+)
 from kvlab.cache import PreallocatedCache
 from kvlab.engine import BlockManager, Engine, PagedPool, Request, StepClock
 from kvlab.engine.runner import Row
@@ -48,6 +61,7 @@ from kvlab.primer import corpus, dataset, measure
 from kvlab.ring import RingCache
 
 torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
+validate.seed(SEED)
 model = kvlab.load(MODEL, DEVICE)
 exact = kvlab.load(MODEL, "cpu", torch.float64)  # for questions of equality: in float64, ties do not flip by rounding
 tokenizer = model.tokenizer

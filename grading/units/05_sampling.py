@@ -36,13 +36,14 @@ import numpy as np
 import torch
 
 import kvlab
-from kvlab import beams, check, claims, faults, generate, glossary, plots, profiling, quiz, sampling, widgets
+from kvlab import beams, check, claims, faults, generate, glossary, plots, profiling, quiz, sampling, validate, widgets
 from kvlab.engine import Engine, Request, StepClock
 from kvlab.primer import corpus, dataset
 from kvlab.sampling import SamplingSettings
 from kvlab.sampling.measures import chi_square, chi_square_limit, probability_with_bias, token_probability
 
 torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more
+validate.seed(SEED)
 live = kvlab.load(MODEL, DEVICE)
 exact = kvlab.load(MODEL, "cpu", torch.float64)  # for questions of equality: in float64, ties do not flip by rounding
 tokenizer = live.tokenizer

@@ -49,6 +49,7 @@ from kvlab import (
     quantize,
     quiz,
     speculative,
+    validate,
     widgets,
 )
 from kvlab.attention import causal_attention
@@ -57,15 +58,17 @@ from kvlab.primer import corpus
 from kvlab.primer.measure import PROMPTS
 from kvlab.quantised_cache import QuantisedCache
 from kvlab.sampling import SamplingSettings
-from kvlab.tiled import largest_intermediate, online_softmax_attention
+from kvlab.tiled import largest_intermediate
+from kvlab.tiled import online_softmax_attention as tiled_attention
 
 torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
+validate.seed(SEED)
 live, live_draft = kvlab.load(MODEL, DEVICE), kvlab.load("primer-draft", DEVICE)
 exact, exact_draft = (kvlab.load(name, "cpu", torch.float64) for name in (MODEL, "primer-draft"))
 tokenizer = live.tokenizer
 print(profiling.describe_device(live.device))
-for name, model in ((MODEL, live), ("primer-draft", live_draft)):
-    print(f"{name}: {model.config.n_layers} layers, {sum(w.numel() for w in model.parameters()):,} weights")
+for title, loaded in ((MODEL, live), ("primer-draft", live_draft)):
+    print(f"{title}: {loaded.config.n_layers} layers, {sum(w.numel() for w in loaded.parameters()):,} weights")
 
 # %% [markdown]
 # ## Card 18 · Speculative decoding
@@ -1074,7 +1077,7 @@ print(f"{'n':>6}{'plain':>22}{'tiles of 256':>22}{'one fused operation':>22}{'di
 lengths, plain_sizes, tiled_sizes = (512, 1024, 2048) if FAST else (512, 1024, 2048, 4096, 8192), [], []
 for n in lengths:
     q, k, v = torch.randn(3, 1, n, width, generator=generator)
-    tiled = largest_intermediate(online_softmax_attention, q, k, v, block)
+    tiled = largest_intermediate(tiled_attention, q, k, v, block)
     fused = largest_intermediate(sdpa, q[None], k[None], v[None], is_causal=True)
     gap = float((tiled.result - fused.result[0]).abs().max())
     if n <= 2048:
@@ -1132,17 +1135,17 @@ quiz.predict(
 
 # %%
 q, k, v = torch.randn(3, 1, 300, 16, generator=generator)
-right = online_softmax_attention(q, k, v, 32)
+right = tiled_attention(q, k, v, 32)
 with faults.plant("running_max_not_rescaled"):
-    wrong_result = online_softmax_attention(q, k, v, 32)
-    one_tile = online_softmax_attention(q, k, v, 512)
+    wrong_result = tiled_attention(q, k, v, 32)
+    one_tile = tiled_attention(q, k, v, 512)
 print(f"largest difference with tiles of 32: {float((wrong_result - right).abs().max()):.3f}")
 print(f"largest difference with one tile: {float((one_tile - right).abs().max()):.1e}")
 assert float((wrong_result - right).abs().max()) > 0.05, "tiles of 32: a test with several tiles notices"
 assert float((one_tile - right).abs().max()) < 1e-5, "one tile: nothing to scale, so a test with one tile does not"
 assert bool((wrong_result.amax((1, 2)) <= v.amax((1, 2))).all()), "still within the range of the values"
 try:
-    online_softmax_attention(q, k, v, 32, key_mask=torch.zeros(300, dtype=torch.bool))
+    tiled_attention(q, k, v, 32, key_mask=torch.zeros(300, dtype=torch.bool))
 except ValueError as error:
     print(f"\na query that may see no key at all: {error}")
 

@@ -37,13 +37,25 @@ import torch
 from torch.nn.functional import one_hot
 
 import kvlab
-from kvlab import arithmetic, check, claims, glossary, plots, profiling, published, quiz, real_tokenizers, widgets
+from kvlab import (
+    arithmetic,
+    check,
+    claims,
+    glossary,
+    plots,
+    profiling,
+    published,
+    quiz,
+    real_tokenizers,
+    validate,
+    widgets,
+)
 from kvlab.embeddings import hidden_states, methods, pool, recorded, retrieval, search, token_rows, word_states
 from kvlab.embeddings.decoder import every_layer
 from kvlab.embeddings.search import cosines, unit
 
 torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
-torch.manual_seed(SEED)
+torch.manual_seed(validate.seed(SEED))
 model = kvlab.load(MODEL, DEVICE)
 tokenizer = model.tokenizer
 data = retrieval.retrieval_set()

@@ -49,6 +49,7 @@ from kvlab import (
     real_tokenizers,
     sampling,
     trace,
+    validate,
     widgets,
 )
 from kvlab.cache import PreallocatedCache
@@ -58,7 +59,7 @@ from kvlab.streaming import TextStream
 from kvlab.trace.call import rotated
 
 torch.set_num_threads(1)  # on a CPU; a model this small gains nothing from more, and its clocks wobble less
-torch.manual_seed(SEED)
+torch.manual_seed(validate.seed(SEED))
 model = kvlab.load(MODEL, DEVICE)
 tokenizer = model.tokenizer
 print(profiling.describe_device(model.device))

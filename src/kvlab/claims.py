@@ -21,7 +21,15 @@ from kvlab.show import Table
 GUIDE = (
     'The guide is a published text, "LLM Internals: KV Cache & Generation", whose topics and order this course follows.'
 )
-VERDICTS = ("holds", "holds only if", "wrong", "outdated", "vague")
+MEANINGS = {
+    "holds": "true as it is said",
+    "holds only if": "true under the condition in Why",
+    "wrong": "false",
+    "outdated": "true once, false on the day that the source was read",
+    "vague": "cannot be tested as it is said",
+}
+VERDICTS = tuple(MEANINGS)
+_LEGEND = "Verdicts: " + " · ".join(f"{word}: {meaning}" for word, meaning in MEANINGS.items())
 SPEAKERS = {
     "guide": "the guide",
     "lesson": "a published lesson on the KV cache",
@@ -48,6 +56,8 @@ _FIELDS: dict[str, tuple[type, ...]] = {
     "tolerance": (int, float),
     "key": (bool,),
 }
+_QUANTITY = re.compile(r"growth |probability of |sum of |attention's share |recall at ")
+_TIMES = re.compile(r"^x(?! n\^)\b")
 _REQUIRED = ("id", "card", "said_by", "claim", "guide", "ours", "unit", "verdict", "note", "source")
 _COMPUTE_KEYS = {"fn", "args", "attr", "scale", "over"}
 
@@ -144,11 +154,11 @@ def show(card: int | None = None, ids: Iterable[str] | None = None, every: bool 
     where = f"card {card}" if card is not None and ids is None else f"{len(chosen)} claims"
     key = [claim for claim in chosen if claim.get("key")]
     if every or ids is not None or not key or len(key) == len(chosen):
-        return ClaimTable(_table(f"What is said and what we computed ({where})", chosen, GUIDE))
+        return ClaimTable(_table(f"What is said and what we computed ({where})", chosen, GUIDE, _LEGEND))
     rest = [claim for claim in chosen if not claim.get("key")]
     call = f"claims.show({f'card={card}, ' if card is not None else ''}every=True)"
     title = f"What is said and what we computed ({where}: the {len(key)} that matter most)"
-    return ClaimTable(_table(title, key, GUIDE), _table(f"{len(rest)} more claims", rest), call)
+    return ClaimTable(_table(title, key, GUIDE, _LEGEND), _table(f"{len(rest)} more claims", rest), call)
 
 
 def _table(title: str, chosen: list[Row], *notes: str) -> Table:
@@ -257,12 +267,16 @@ def _cells(claim: Row) -> tuple[str, ...]:
 
 
 def _value(value: str | int | float, unit: str) -> str:
+    """A number as people read it: what it is a number of comes after it, the name of a quantity before it."""
     if isinstance(value, str):
         return value
     if unit == "bytes":
         return f"{value:,.0f} bytes, {format_bytes(value)}" if value >= 1000 else f"{value} bytes"
     number = f"{value:,}" if isinstance(value, int) else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-    return f"{number} {unit}".strip()
+    if _QUANTITY.match(unit):
+        power = f" (n^{number})" if unit.startswith("growth exponent") else ""
+        return f"{unit}: {number}{power}"
+    return f"{number} {_TIMES.sub('times', unit)}".strip()
 
 
 @cache

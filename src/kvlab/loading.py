@@ -16,9 +16,11 @@ from kvlab.model import Llama
 from kvlab.models.hub import download, is_hub_name
 from kvlab.paths import data_dir
 from kvlab.tokenizer import Tokenizer
+from kvlab.validate import where_to_write
 
 PRIMER = {"primer": "target", "primer-draft": "draft", "primer-mha": "mha"}
 DTYPES = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_IN_A_NOTEBOOK = "In a notebook: " + where_to_write('MODEL = "primer"')
 
 
 def load(name: str | Path = "primer", device: str = "auto", dtype: torch.dtype | None = None) -> Llama:
@@ -114,7 +116,8 @@ def _find(name: str | Path) -> Path:
         return data_dir() / "primer" / PRIMER[name]
     if name == "minilm":
         raise ValueError(
-            "minilm turns sentences into vectors and generates no text: use kvlab.embeddings.MiniLM.load()"
+            "minilm turns sentences into vectors and generates no text: use kvlab.embeddings.MiniLM.load(). "
+            + _IN_A_NOTEBOOK
         )
     if isinstance(name, str) and name in models.ADDABLE:
         return models.path(name)
@@ -123,8 +126,8 @@ def _find(name: str | Path) -> Path:
     if is_hub_name(name):
         return download(str(name))
     raise ValueError(
-        f"there is no model '{name}': use one of {', '.join((*PRIMER, 'smollm2'))}, "
-        f"or the path of a folder that holds config.json and model.safetensors"
+        f"there is no model '{name}': use one of {', '.join((*PRIMER, 'smollm2'))} (`kvlab models` lists them), "
+        "or the path of a folder that holds config.json and model.safetensors. " + _IN_A_NOTEBOOK
     )
 
 

@@ -16,13 +16,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvlab.machine import available_memory, cpu_cache_bytes, cpu_name, peak_process_memory, total_memory
-from kvlab.validate import amount, whole
+from kvlab.validate import amount, where_to_write, whole
 
 if TYPE_CHECKING:
     import torch
 
 
 # --- devices ---------------------------------------------------------------------------------------------------------
+
+
+_IN_A_NOTEBOOK = "In a notebook: " + where_to_write('DEVICE = "auto"')
 
 
 def pick_device(name: str | torch.device = "auto") -> torch.device:
@@ -39,23 +42,28 @@ def pick_device(name: str | torch.device = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except (RuntimeError, TypeError):
-        raise ValueError(f"unknown device {name!r}; use 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'") from None
+        raise ValueError(
+            f"unknown device {name!r}; use 'auto', 'cpu', 'cuda', 'cuda:1' or 'mps'. {_IN_A_NOTEBOOK}"
+        ) from None
     if device.type == "cuda":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= count:
             found = f"it sees {count} CUDA GPU(s)" if count else "it sees no CUDA GPU"
             raise ValueError(
                 f"device {str(device)!r} was asked for, but torch {torch.__version__} cannot use it: {found}. "
-                "Use 'auto' or 'cpu', or install a driver and a CUDA build of torch"
+                f"Use 'auto' or 'cpu', or install a driver and a CUDA build of torch. {_IN_A_NOTEBOOK}"
             )
     elif device.type == "mps":
         if not torch.backends.mps.is_available():
             raise ValueError(
-                "device 'mps' was asked for, but this machine has no Apple GPU that torch can use; use 'cpu'"
+                "device 'mps' was asked for, but this machine has no Apple GPU that torch can use; use 'cpu'. "
+                f"{_IN_A_NOTEBOOK}"
             )
         warnings.warn("on 'mps' results can differ from the CPU's; if a check fails, try device 'cpu'", stacklevel=2)
     elif device.type != "cpu":
-        raise ValueError(f"device {str(device)!r} is not supported; use 'auto', 'cpu', 'cuda' or 'mps'")
+        raise ValueError(
+            f"device {str(device)!r} is not supported; use 'auto', 'cpu', 'cuda' or 'mps'. {_IN_A_NOTEBOOK}"
+        )
     return device
 
 

@@ -17,8 +17,9 @@ from typing import Any
 from kvlab import course
 from kvlab.check.answer import KEY, fingerprint
 from kvlab.cli.files import cell_source, full_path, parse_notebook
-from kvlab.cli.workspace import PRIVATE
-from kvlab.paths import work_dir
+from kvlab.cli.workspace import default_folder
+from kvlab.handin.answers import is_blank
+from kvlab.handin.names import look
 from kvlab.show import Table
 
 Cell = dict[str, Any]
@@ -37,7 +38,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True)
 class Item:
-    """One exercise or written question. `why`: what keeps a tried one from being solved."""
+    """One exercise or written question. `why`: what keeps a tried one from being solved, or "empty" for a deleted text."""
 
     name: str
     points: int
@@ -49,14 +50,15 @@ class Item:
 class UnitProgress:
     """One unit: its exercises, its written questions (tried means: something is written), and what to know about it.
 
-    missing: no file for it is in the folder.
+    lacks: "missing" when no file for it is in the folder, "damaged" when none can be read, else "". What is in such a
+    unit is not known, so it is not counted.
     """
 
     unit: course.Unit
     exercises: tuple[Item, ...]
     written: tuple[Item, ...]
     notes: tuple[str, ...] = ()
-    missing: bool = False
+    lacks: str = ""
 
     @property
     def solved_points(self) -> int:
@@ -73,14 +75,8 @@ def show(folder: Path | str | None = None) -> Table:
     return as_table(read(where), where)
 
 
-def default_folder() -> Path:
-    """The current folder when `kvlab lab` made it, else `work/`."""
-    here = Path.cwd()
-    return here if (here / PRIVATE / "manifest.json").is_file() else work_dir()
-
-
 def read(folder: Path) -> list[UnitProgress]:
-    """Every unit of the course against the notebooks in `folder`. A missing or damaged one has a note and open items.
+    """Every unit of the course against the notebooks in `folder`. A missing or damaged one is not counted.
 
     Raises CommandError when the course's own released notebooks are missing or damaged.
     """
@@ -93,10 +89,13 @@ def as_table(found: list[UnitProgress], folder: Path) -> Table:
     header = ("notebook", "solved", "tried", "open", "points", "written question")
     rows = tuple(_row(item) for item in found)
     total = sum(item.unit.points for item in found)
-    sums = [str(sum(len(item.names(standing)) for item in found)) for standing in Standing]
+    counted = [part for part in found if not part.lacks]
+    sums = [str(sum(len(item.names(standing)) for item in counted)) if counted else "?" for standing in Standing]
     notes = [f"{item.name} ({part.unit.name}): {item.why}" for part in found for item in part.exercises if item.why]
     notes += [note for part in found for note in part.notes]
-    if missing := [f"{part.unit.name}.ipynb" for part in found if part.missing]:
+    if unread := [f"{part.unit.name} ({part.lacks})" for part in found if part.lacks]:
+        notes.append(f"Not counted: {', '.join(unread)}.")
+    if missing := [f"{part.unit.name}.ipynb" for part in found if part.lacks == "missing"]:
         names = "none of the notebooks" if len(missing) == len(found) else ", ".join(missing)
         todo = "`kvlab lab` puts what is missing there."
         if "google.colab" in sys.modules:
@@ -108,25 +107,29 @@ def as_table(found: list[UnitProgress], folder: Path) -> Table:
         f"Read from {folder} as saved; nothing was run or sent. Solved: its check says right for the text that stands there now.",
         f"{written} of the {total} points are for written questions, which a person marks. Quizzes earn no points and leave no trace.",
     ]
-    points = f"{sum(item.solved_points for item in found)} of {total}"
+    points = f"{sum(item.solved_points for item in counted) if counted else '?'} of {total}"
     return Table("Your progress", header, (*rows, ("all", *sums, points, "")), notes=tuple(notes), width=60)
 
 
 def next_step(found: list[UnitProgress]) -> str:
     """What to do next: the first unit with something to do; in it, what was begun before what is open."""
-    for part in found:
+    for part in [part for part in found if not part.lacks]:
         for standing, words in ((Standing.TRIED, "go on with"), (Standing.OPEN, "begin")):
             if names := part.names(standing):
                 return f"{words} {names[0]} in {part.unit.name}."
         if unwritten := [item.name for item in part.written if item.standing is Standing.OPEN]:
             return f"answer the written question {unwritten[0]} in {part.unit.name}."
+    if unread := [part.unit.name for part in found if part.lacks]:
+        return f"get {unread[0]} back; it is not counted here."
     return "everything is done."
 
 
 def _row(part: UnitProgress) -> tuple[str, ...]:
+    if part.lacks:
+        return (part.unit.name, "?", "?", "?", f"? of {part.unit.points}", "?" if part.written else "")
     counts = [str(len(part.names(standing))) for standing in Standing]
     points = f"{part.solved_points} of {part.unit.points}"
-    written = ", ".join("open" if item.standing is Standing.OPEN else "written" for item in part.written)
+    written = ", ".join(item.why or ("open" if item.standing is Standing.OPEN else "written") for item in part.written)
     return (part.unit.name, *counts, points, written)
 
 
@@ -169,17 +172,23 @@ def _unit(unit: course.Unit, files: list[tuple[Path, list[Cell] | str]]) -> Unit
     usual = f"{unit.name}.ipynb"
     readable = [(path, cells) for path, cells in files if isinstance(cells, list)]
     notes = [f"{path.name} is not a readable notebook: {why}." for path, why in files if isinstance(why, str)]
-    readable.sort(key=lambda item: item[0].name != usual)
+    # A copy with work in it beats an untouched one; of two such the usual name does.
+    readable.sort(key=lambda item: (not _has_work(unit, item[1]), item[0].name != usual))
     number = unit.name.split("_")[0]
     if not readable:
         notes = [f"{note} `kvlab reset {number}` gives you the release and keeps a copy." for note in notes]
-        return UnitProgress(unit, *_items(unit, []), tuple(notes), missing=not notes)
+        return UnitProgress(unit, *_items(unit, []), tuple(notes), "damaged" if notes else "missing")
     path, cells = readable[0]
     if path.name != usual:
         notes.append(f"{unit.name} was found under another name: {path.name}.")
     if others := [other.name for other, _ in readable[1:]]:
         notes.append(f"{unit.name} is there more than once; {path.name} was read, not {', '.join(others)}.")
     return UnitProgress(unit, *_items(unit, cells), tuple(notes))
+
+
+def _has_work(unit: course.Unit, cells: list[Cell]) -> bool:
+    """Whether any answer in these cells differs from the release."""
+    return any(_answer(cells, name, stub) is not None for name, stub in unit.stubs.items())
 
 
 def _items(unit: course.Unit, cells: list[Cell]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
@@ -190,10 +199,12 @@ def _items(unit: course.Unit, cells: list[Cell]) -> tuple[tuple[Item, ...], tupl
         text = _answer(cells, name, unit.stubs[name])
         seen = [record for record in records if record.get("exercise") == name]
         exercises.append(Item(name, points, *_standing(text, seen)))
-    written = [
-        Item(name, points, Standing.OPEN if _answer(cells, name, unit.stubs[name]) is None else Standing.TRIED)
-        for name, points in unit.written.items()
-    ]
+    written = []
+    for name, points in unit.written.items():
+        text = _answer(cells, name, unit.stubs[name])
+        empty = text is not None and is_blank(text)
+        standing = Standing.OPEN if text is None or empty else Standing.TRIED
+        written.append(Item(name, points, standing, "empty" if empty else ""))
     return tuple(exercises), tuple(written)
 
 
@@ -202,7 +213,13 @@ def _standing(text: str | None, seen: list[dict[str, Any]]) -> tuple[Standing, s
         return Standing.OPEN, ""
     states = [record.get("state") for record in seen if record.get("answer") == fingerprint(text)]
     if states:
-        return (Standing.SOLVED, "") if states[-1] == "right" else (Standing.TRIED, "not right at its last check.")
+        if states[-1] != "right":
+            return Standing.TRIED, "not right at its last check."
+        if outside := look(text).outside:
+            names = " and ".join(f"`{name}`" for name in outside)
+            why = f"right there, but it uses {names}, which its cell does not define. Only that cell is graded: move it in."
+            return Standing.TRIED, why
+        return Standing.SOLVED, ""
     if any(record.get("answer") for record in seen):
         return Standing.TRIED, "not checked since it was changed. Run its cell and its check again, and save."
     if any(record.get("state") == "right" for record in seen):

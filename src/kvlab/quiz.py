@@ -18,6 +18,9 @@ from typing import Any
 from kvlab.front_end import prepare_page
 
 N_QUESTIONS = 5
+_ON_THE_LINE = (
+    "display:inline;cursor:pointer;text-decoration:underline"  # the sign of a fold-out needs a line of its own
+)
 _LATEX = re.compile(r"\$|\\\(|\\\[|\\begin\b|\\frac\b")
 _WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -154,7 +157,8 @@ def as_html(questions: list[dict[str, Any]]) -> str:
     out = []
     for item in questions:
         rows = "".join(
-            f"<li>{html.escape(option['answer'])} <details style='display:inline'><summary>is it?</summary>"
+            f"<li>{html.escape(option['answer'])} · <details style='display:inline'>"
+            f"<summary style='{_ON_THE_LINE}'>right or wrong?</summary> "
             f"{_verdict(option)}: {html.escape(option['feedback'])}</details></li>"
             for option in item["answers"]
         )

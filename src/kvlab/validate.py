@@ -24,6 +24,24 @@ def whole(name: str, value: Any, least: int = 0) -> int:
     return number
 
 
+def seed(value: Any) -> int:
+    """SEED of a notebook: a whole number from 0 to 2^32 - 1, which every generator of random numbers here accepts."""
+    try:
+        number = whole("SEED", value)
+    except ValueError:
+        number = -1
+    if not 0 <= number < 2**32:
+        raise ValueError(
+            f"SEED must be a whole number from 0 to {2**32 - 1}, got {value!r:.40}: {where_to_write('SEED = 0')}"
+        )
+    return number
+
+
+def where_to_write(line: str) -> str:
+    """What to do about a parameter of a notebook that can't be used; line: one that can."""
+    return f"in the parameters cell write {line}, run it and the cells below"
+
+
 def amount(name: str, value: Any, positive: bool = False) -> int | float:
     """A finite number, zero or more; more than zero when `positive`. Integers stay integers, so results stay exact."""
     if isinstance(value, bool | str | bytes):

@@ -141,6 +141,28 @@ def test_the_register_is_filtered_by_words_notebook_and_verdict(visit: Visit) ->
     assert shown.count() == 0 and page.locator(".bd-article h2:visible").count() == 0
 
 
+def test_a_wide_table_says_that_it_goes_on(browser: "Browser", site: Path) -> None:
+    """The map on a phone; on a wide screen nothing is said. Long names of functions stay inside a claim."""
+    said = "part => getComputedStyle(part, '::before').content"
+    for width, wide in ((390, True), (1280, False)):
+        visit = Visit(browser, f"file://{site}", width=width)
+        try:
+            page = visit.open("notebooks/00_start.html")
+            table = page.locator(".text_html").filter(has_text="The course").filter(has=page.locator("table")).first
+            assert ("goes on to the right" in table.evaluate(said)) is wide
+            heading = page.locator(".bd-links__title")
+            if not wide:
+                room = "part => part.closest('.bd-sidebar-primary').getBoundingClientRect().right"
+                words = "part => { const r = document.createRange(); r.selectNodeContents(part); return r.getBoundingClientRect().right }"
+                assert heading.evaluate(room) - heading.evaluate(words) > 8
+            page = visit.open("claims.html")
+            outside = """codes => codes.filter(code => code.getBoundingClientRect().right >
+                code.closest('.claim').getBoundingClientRect().right).length"""
+            assert page.locator(".claim code").evaluate_all(outside) == 0
+        finally:
+            visit.context.close()
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_axe_finds_nothing_serious_and_nothing_overflows(

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 # Complaints, word for word, that the front ends make without the course too: text and where it comes from.
 KNOWN = {
-    "uncaught: Cannot read properties of undefined (reading 'schema')": "Notebook 7.6, for any notebook: its own settings"
+    "uncaught: Cannot read properties of undefined (reading 'schema')": "Notebook 7.6, for any notebook: its own settings",
+    "uncaught: Command 'filebrowser:open-path' not registered.": "Notebook 7.6 on a busy machine: a command of its own",
 }
 
 

@@ -1,7 +1,18 @@
-// Two small things; every page is complete without them.
+// Three small things; every page is complete without them.
 
 // A page opened from a file may not read other files, so the search shows titles there, and no extracts.
 if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+
+// A table that is wider than the screen scrolls by itself; say so, since some browsers show no bar.
+const markWideTables = () => {
+  document.querySelectorAll(".bd-article :is(.text_html, .pst-scrollable-table-container)").forEach((place) => {
+    const wide = place.querySelector("table") !== null && place.scrollWidth > place.clientWidth + 1;
+    place.classList.toggle("goes-on", wide);
+  });
+};
+window.addEventListener("load", markWideTables);
+window.addEventListener("resize", markWideTables);
+document.addEventListener("toggle", markWideTables, true); // a table in a fold-out has no width before it opens
 
 // The register of claims: show those that match the words, the unit and the verdict.
 document.addEventListener("DOMContentLoaded", () => {

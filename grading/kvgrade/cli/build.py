@@ -26,6 +26,7 @@ def execute(args: argparse.Namespace) -> int:
     units = find_units(args.unit)
     if not args.check:
         build.write(units)
+        print(f"built: {', '.join(unit.stem for unit in units)} (grading/source/, notebooks/ and data/ are up to date)")
         return 0
     found = build.drift(units if args.unit else None)
     if found:

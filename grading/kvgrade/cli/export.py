@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..standing import Person
 
 
 def add_parser(commands: Any) -> None:
@@ -17,7 +20,7 @@ def add_parser(commands: Any) -> None:
         "--roster",
         type=Path,
         metavar="FILE",
-        help="what Canvas exported (needed), or Moodle's worksheet or grade export",
+        help="what Canvas exported (needed), or Moodle's worksheet or grade export; for csv: names and addresses",
     )
     parser.add_argument("--bom", action="store_true", help="begin with a byte order mark, which Excel wants for UTF-8")
     parser.add_argument("--course", type=Path, metavar="DIR", help="the folder of the class")
@@ -27,9 +30,8 @@ def add_parser(commands: Any) -> None:
 def execute(args: argparse.Namespace) -> int:
     from .. import export, export_lms, results, standing
     from ..course import Course
+    from ..intake.known import known_ids
 
-    if args.format == "csv" and args.roster:
-        raise ValueError("--roster belongs to --format canvas or moodle; plain CSV has the students of the gradebook.")
     if args.format == "canvas" and not args.roster:
         raise ValueError(
             "Canvas finds students by its own ids: export its gradebook, and name that file: --roster FILE."
@@ -37,11 +39,14 @@ def execute(args: argparse.Namespace) -> int:
     course = Course.find(args.course)
     units = {unit: export.rows(course, unit) for unit in standing.chosen(course, args.unit)}
     if args.format == "csv":
+        if args.roster:
+            names = _names(args.roster)
+            units = {unit: export.named(rows, names) for unit, rows in units.items()}
         made = export_lms.Export(export.as_csv([row for rows in units.values() for row in rows]), [], [])
     else:
         roster = export_lms.read_roster(args.roster) if args.roster else None
         made = (
-            export_lms.moodle(units, roster)
+            export_lms.moodle(units, roster, known_ids(course.root / "imports"))
             if args.format == "moodle" or roster is None
             else export_lms.canvas(units, roster)
         )
@@ -50,11 +55,26 @@ def execute(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
-        names = {"csv": "marks.csv", "canvas": "marks-canvas.csv", "moodle": "marks-moodle.csv"}
-        target = Path(args.to) if args.to else course.root / names[args.format]
+        target = Path(args.to) if args.to else course.root / _name(args.format, list(units))
         target.parent.mkdir(parents=True, exist_ok=True)
         results.write_atomic(target, data)
         print(f"{target}: {', '.join(units)}")
     for note in (*made.notes, *made.lost):
         print(note, file=sys.stderr)
     return 1 if made.lost else 0
+
+
+def _name(form: str, units: list[str]) -> str:
+    """The file's name where none is given. Moodle takes one file for each assignment: they are not to replace each other."""
+    if form == "moodle" and len(units) == 1:
+        return f"marks-moodle-{units[0]}.csv"
+    return {"csv": "marks.csv", "canvas": "marks-canvas.csv", "moodle": "marks-moodle.csv"}[form]
+
+
+def _names(path: Path) -> dict[str, Person]:
+    """The students of a roster by id, as the import names them."""
+    from ..intake.roster import Roster
+    from ..standing import Person
+
+    students = [student for student in Roster.read(path).students if not student.refused]
+    return {student.id: Person(student.id, student.name[1], student.name[0], student.email) for student in students}

@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 from ..course import Course
 from ..texts import clean
 
+MOST = 10  # students that are named in a line
+
 if TYPE_CHECKING:
+    from ..changes import Change
     from ..job import Job
     from ..merge import Merged
     from ..plan import Plan
@@ -41,7 +44,11 @@ def add_parser(commands: Any) -> None:
         )
     parser.add_argument("--shard", metavar="I/N", help="grade part I of N, and leave the gradebook as it is")
     parser.add_argument("--results-only", action="store_true", help="write result files, but no gradebook")
-    parser.add_argument("--dry-run", action="store_true", help="list the marks that would change; no gradebook")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="list what would change; writes at most result files, and those only where the unit was graded before",
+    )
     parser.add_argument("--seconds", type=float, metavar="S", help="wall clock for one exercise; default 75")
     parser.add_argument("--case-seconds", type=float, metavar="S", help="wall clock for one case, in place of its own")
     parser.add_argument("--unsafe-no-sandbox", action="store_true", help="run answers with your own rights: not safe")
@@ -58,7 +65,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from .. import jail, plan
+    from .. import gradebook, jail, plan
     from ..locks import held
 
     course = Course.find(args.course)
@@ -71,7 +78,12 @@ def _run(args: argparse.Namespace) -> int:
         raise RuntimeError(f"Answers can't be isolated here: {why}")
     units = plan.units(course, args.unit, args.student, args.exercise)
     lock = f".grade-{shard[0]}-of-{shard[1]}.lock" if shard else ".grade.lock"
-    with held(course.root / "results" / lock, "grades this part of the class" if shard else "grades this class"):
+    with ExitStack() as stack:
+        if args.dry_run:
+            course = stack.enter_context(gradebook.set_apart(course))
+        stack.enter_context(
+            held(course.locks / lock, "grades this part of the class" if shard else "grades this class")
+        )
         plans = [plan.make(course, unit, options, args.student, args.exercise, shard, _tell) for unit in units]
         return _grade(args, course, plans, merging=not (shard or args.results_only))
 
@@ -106,7 +118,7 @@ def _grade(args: argparse.Namespace, course: Course, plans: list[Plan], merging:
                     results.save(course.results(job.unit), outcome)
                 else:
                     faults[job.key] = outcome.why
-    code = 0
+    code = int(any(plan.left_out for plan in plans))
     for plan in plans:
         found: dict[str, Result] = {}
         for student, key in keys[plan.unit].items():
@@ -148,14 +160,25 @@ def _merge(args: argparse.Namespace, course: Course, plan: Plan, found: dict[str
     from ..merge import CHANGES, merge
 
     done = merge(course, plan.unit, found, only=bool(plan.exercises), dry_run=args.dry_run, say=_tell)
-    if done.changes:
-        print(f"{plan.unit}: {len(done.changes)} marks {'would change' if args.dry_run else 'changed'}:")
-        for change in done.changes:
-            mistakes = f"  ({change.diagnosis_before or '-'} → {change.diagnosis_after or '-'})"
-            print(f"  {clean(change.student)}  {change.exercise}  {change.before:g} → {change.after:g}{mistakes}")
-        if not args.dry_run:
-            print(f"  written to {course.results(plan.unit) / CHANGES}")
+    verb = "would change" if args.dry_run else "changed"
+    _list(f"{plan.unit}: {_many(len(done.changes), 'mark')} {verb}:", done.changes)
+    if done.changes and not args.dry_run:
+        print(f"  written to {course.results(plan.unit) / CHANGES}")
+    who = len({change.student for change in done.again})
+    _list(f"{plan.unit}: {who} handed in again, {_many(len(done.again), 'mark')} {verb}:", done.again)
     return done
+
+
+def _list(title: str, changes: list[Change]) -> None:
+    for change in changes:
+        if change is changes[0]:
+            print(title)
+        mistakes = f"  ({change.diagnosis_before or '-'} → {change.diagnosis_after or '-'})"
+        print(f"  {clean(change.student)}  {change.exercise}  {change.before:g} → {change.after:g}{mistakes}")
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _summary(args: argparse.Namespace, plan: Plan, found: dict[str, Result], fresh: int, merged: Merged | None) -> None:
@@ -164,20 +187,44 @@ def _summary(args: argparse.Namespace, plan: Plan, found: dict[str, Result], fre
             print(f"  {clean(student)}: {result.points:g} points")
             for fact in [result.unreadable] * bool(result.unreadable) + result.facts:
                 print(f"    {clean(fact)}")
-    noted = sum(len(result.facts) for result in found.values())
-    unreadable = sum(bool(result.unreadable) for result in found.values())
+    noted = [student for student, result in found.items() if result.facts]
+    unreadable = [student for student, result in found.items() if result.unreadable]
+    facts = sum(len(result.facts) for result in found.values())
     parts = [
         f"{fresh} graded",
         f"{len(found) - fresh} had a result",
-        f"{unreadable} unreadable",
-        f"{noted} facts noted",
+        f"{len(unreadable)} unreadable",
+        f"{_many(facts, 'fact')} noted",
     ]
     if found:
-        parts.append(f"mean {sum(result.points for result in found.values()) / len(found):.2f} points")
+        most = max(sum(mark.possible for mark in result.marks.values()) for result in found.values())
+        mean = sum(result.points for result in found.values()) / len(found)
+        parts.append(f"mean {mean:.2f} automatic points, of {most:g}")
     if merged:
         verb = "would be written" if args.dry_run else "written"
-        parts.append(f"gradebook: {len(merged.written)} {verb}, {len(merged.standing)} as before")
+        updated = f", {len(merged.updated)} with another time or late penalty" if merged.updated else ""
+        as_before = len(merged.standing) - len(merged.updated)
+        parts.append(f"gradebook: {len(merged.written)} {verb}{updated}, {as_before} as before")
     print(f"{plan.unit}: {', '.join(parts)}")
+    for students, what in ((unreadable, "could not be read"), (noted, "noted in the files of")):
+        if students:
+            print(f"  {what}: {', '.join(map(clean, students[:MOST]))}{_more(students)}")
+    if merged and not args.dry_run:
+        _next(plan.unit, merged)
+
+
+def _more(students: list[str]) -> str:
+    return f" and {len(students) - MOST} more" if len(students) > MOST else ""
+
+
+def _next(unit: str, merged: Merged) -> None:
+    """What an instructor does next."""
+    where = "`make instructor`, then Nbgrader → Formgrader → Manual Grading"
+    if merged.waiting:
+        print(f"  waiting for a person: {_many(merged.waiting, 'written answer')} ({where})")
+    if merged.confirm:
+        print(f"  to be looked at again, since the regrade changed something: {merged.confirm} by hand ({where})")
+    print(f"  next: `python -m kvgrade feedback --unit {unit}`")
 
 
 def _tell(text: str) -> None:

@@ -49,7 +49,23 @@ _REFUSED = """
     delete_module:176:106 swapon:167:224 swapoff:168:225 acct:163:89 settimeofday:164:170 clock_settime:227:112
     adjtimex:159:171 clock_adjtime:305:266 sethostname:170:161 setdomainname:171:162 syslog:103:116
     personality:135:92 vhangup:153:58 iopl:172:- ioperm:173:- modify_ldt:154:-
+    tkill:200:130 pidfd_open:434:434 pidfd_send_signal:424:424 setpriority:141:140 ioprio_set:251:30
+    flock:73:32 inotify_init:253:- inotify_init1:294:26 inotify_add_watch:254:27 fanotify_mark:301:263
 """
+# Allowed for this process only, which the first argument names: others in the jail watch it, and one stopped would not.
+_ON_ITSELF = "kill:62:129 tgkill:234:131 rt_sigqueueinfo:129:138 rt_tgsigqueueinfo:297:240"
+# The same, where 0 means the process or thread that asks.
+_ON_ITSELF_OR_0 = """
+    prlimit64:302:261 sched_setscheduler:144:119 sched_setparam:142:118 sched_setattr:314:274
+    sched_setaffinity:203:122
+"""
+_FCNTL = "fcntl:72:25"
+# Commands of fcntl. Locks and leases on a file of the host can be seen from another jail; an open file's owner gets
+# signals, and may be any process.
+_FCNTL_REFUSED = {
+    **{"F_GETLK": 5, "F_SETLK": 6, "F_SETLKW": 7, "F_OFD_GETLK": 36, "F_OFD_SETLK": 37, "F_OFD_SETLKW": 38},
+    **{"F_SETOWN": 8, "F_SETSIG": 10, "F_SETOWN_EX": 15, "F_SETLEASE": 1024, "F_GETLEASE": 1025, "F_NOTIFY": 1026},
+}
 # Numbers from here on are newer than the list above, or belong to the x32 ABI. Libraries take ENOSYS for an old kernel.
 _FIRST_UNKNOWN = 463
 _CLONE3 = 435
@@ -98,7 +114,7 @@ def confine(limits: Limits, extra_memory: int | None = None, sandboxed: bool = T
     _resource_limits(limits, memory)
     prctl(38, 1)  # PR_SET_NO_NEW_PRIVS: needed for a filter without root, and setuid programs give nothing
     if not reason:
-        _install(_program(_MACHINES[platform.machine()]))
+        _install(_program(_MACHINES[platform.machine()], os.getpid()))
 
 
 def make_undumpable() -> None:
@@ -148,11 +164,12 @@ _Step = tuple[int, int, int, int]
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 _EPERM, _ENOSYS = 1, 38
-_NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT = 0, 4, 16  # offsets in the kernel's struct seccomp_data
+# Offsets in the kernel's struct seccomp_data. Of an argument this is its lower half: all that the kernel takes here.
+_NUMBER_AT, _ARCH_AT, _FIRST_ARGUMENT_AT, _SECOND_ARGUMENT_AT = 0, 4, 16, 24
 _CLONE_THREAD = 0x10000
 
 
-def _program(machine: _Machine) -> list[_Step]:
+def _program(machine: _Machine, pid: int) -> list[_Step]:
     """Refuse what no answer needs, allow the rest. A number means another call on another machine: that one kills."""
     steps: list[_Step] = [
         (_LOAD, 0, 0, _ARCH_AT),
@@ -171,11 +188,28 @@ def _program(machine: _Machine) -> list[_Step]:
         (_RETURN, 0, 0, _ERRNO | _EPERM),
         (_RETURN, 0, 0, _ALLOW),
     ]
-    for entry in _REFUSED.split():
-        number = entry.split(":")[machine.column]
-        if number != "-":
-            steps += [(_EQUAL, 0, 1, int(number)), (_RETURN, 0, 0, _ERRNO | _EPERM)]
+    for number in _numbers(_REFUSED, machine):
+        steps += [(_EQUAL, 0, 1, number), (_RETURN, 0, 0, _ERRNO | _EPERM)]
+    for calls, allowed in ((_ON_ITSELF, [pid]), (_ON_ITSELF_OR_0, [pid, 0])):
+        for number in _numbers(calls, machine):
+            steps += _with_argument(number, _FIRST_ARGUMENT_AT, allowed, _ALLOW, _ERRNO | _EPERM)
+    for number in _numbers(_FCNTL, machine):
+        steps += _with_argument(number, _SECOND_ARGUMENT_AT, _FCNTL_REFUSED.values(), _ERRNO | _EPERM, _ALLOW)
     return [*steps, (_RETURN, 0, 0, _ALLOW)]
+
+
+def _numbers(calls: str, machine: _Machine) -> list[int]:
+    numbers = (entry.split(":")[machine.column] for entry in calls.split())
+    return [int(number) for number in numbers if number != "-"]
+
+
+def _with_argument(number: int, at: int, listed: Iterable[int], then: int, otherwise: int) -> list[_Step]:
+    """What becomes of a system call whose argument is one of those listed, and of the same call with another one."""
+    inner: list[_Step] = [(_LOAD, 0, 0, at)]
+    for value in listed:
+        inner += [(_EQUAL, 0, 1, value), (_RETURN, 0, 0, then)]
+    inner.append((_RETURN, 0, 0, otherwise))
+    return [(_EQUAL, 0, len(inner), number), *inner]
 
 
 class _Filter(ctypes.Structure):

@@ -17,16 +17,30 @@ _FORM = "%Y-%m-%d %H:%M:%S UTC"  # as nbgrader's exchange writes it, without fra
 
 @dataclass(frozen=True)
 class Placed:
-    """What was done: `taken`, `unchanged` (it stood there already) or `older` (than what stands there); what was kept."""
+    """What was done: `taken`, `unchanged` (it stood there already) or `older` (than what stands there).
+
+    kept: names of what was moved aside. time: what timestamp.txt says now. restamped: it says so since this call, beside
+    a hand-in that is unchanged.
+    """
 
     state: str
     kept: list[str] = field(default_factory=list)
+    time: datetime | None = None
+    restamped: bool = False
 
 
-def put(folder: Path, data: bytes, time: datetime | None, dry_run: bool = False) -> Placed:
+def put(
+    folder: Path,
+    data: bytes,
+    time: datetime | None,
+    dry_run: bool = False,
+    restamp: bool = False,
+    replaces_newer: bool = False,
+) -> Placed:
     """Write `data` as the hand-in in `submitted/<student>/<unit>`, with nbgrader's timestamp when the time is known.
 
-    A killed call leaves the old hand-in or the new one, and every older one. Raises ValueError when a link or a file
+    A hand-in that stands there already gets a timestamp if it has none; `restamp` also corrects the one it has.
+    `replaces_newer`: what stands there counts less, whenever it came. A killed call leaves the old hand-in or the new one, and every older one. Raises ValueError when a link or a file
     stands where a folder must.
     """
     for place in (folder.parent, folder):
@@ -36,15 +50,19 @@ def put(folder: Path, data: bytes, time: datetime | None, dry_run: bool = False)
     old = target.read_bytes() if target.is_file() and not target.is_symlink() else None
     old_time = _read_stamp(stamp)
     if old == data:
-        return Placed("unchanged")
-    if old is not None and time and old_time and time < old_time:
-        return Placed("older")
+        newly = time is not None and time != old_time and (restamp or not os.path.lexists(stamp))
+        if newly and time and not dry_run:
+            _stamp(stamp, time)
+        return Placed("unchanged", time=time if newly else old_time, restamped=newly)
+    if old is not None and time and old_time and time < old_time and not replaces_newer:
+        return Placed("older", time=old_time)
     n = _number(folder)
     aside = [] if old is None else [(target, f"earlier-{n}{SET_ASIDE}")]
     if stamp.is_file() and not stamp.is_symlink():
         aside.append((stamp, f"earlier-{n}-timestamp{SET_ASIDE}"))
     others = _others(folder, target)
-    placed = Placed("taken", [name for _, name in aside[:1]] + [f"{path.name}{SET_ASIDE}" for path in others])
+    names = [name for _, name in aside[:1]] + [f"{path.name}{SET_ASIDE}" for path in others]
+    placed = Placed("taken", names, time)
     if dry_run:
         return placed
     folder.mkdir(parents=True, exist_ok=True)
@@ -53,11 +71,24 @@ def put(folder: Path, data: bytes, time: datetime | None, dry_run: bool = False)
     for path in others:
         path.rename(_free(path))
     if time:
-        _write(stamp, time.astimezone(UTC).strftime(_FORM).encode())
+        _stamp(stamp, time)
     else:
         stamp.unlink(missing_ok=True)
     _write(target, data)
     return placed
+
+
+def standing(folder: Path) -> Path | None:
+    """The hand-in that stands in `submitted/<student>/<unit>`, if it is a file of its own."""
+    path = folder / f"{folder.name}.ipynb"
+    return path if path.is_file() and not path.is_symlink() else None
+
+
+def _stamp(path: Path, time: datetime) -> None:
+    """Write nbgrader's timestamp. A link or a folder in its place raises ValueError: nothing is written through it."""
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+        raise ValueError(f"{path} is a link or no file: move it away")
+    _write(path, time.astimezone(UTC).strftime(_FORM).encode())
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -93,6 +124,12 @@ def _free(path: Path) -> Path:
 
 def _read_stamp(path: Path) -> datetime | None:
     try:
-        return datetime.strptime(path.read_text(encoding="utf-8").strip(), _FORM).replace(tzinfo=UTC)
+        text = path.read_text(encoding="utf-8").strip()
     except (OSError, ValueError):
         return None
+    for form in (_FORM, _FORM.replace(" UTC", ".%f UTC")):  # nbgrader's own has fractions of a second
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    return None

@@ -10,18 +10,15 @@ email; and other ids by which platforms know them. Canvas' and Moodle's own file
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import unicodedata
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
+from ..roster_file import SAFE, RosterError, folder_id, read_table
 from .schemes import Sender
-
-SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,79}(?<!\.)")
-"""Ids that are folder names on every system."""
 
 _IDS = {
     "canvas": ("sis login id", "sis user id", "id"),
@@ -33,19 +30,23 @@ _KEYS = re.compile(r"(^|[ _])(id|login|username|email|e-mail|number|github)($|[ 
 _DATES = ("%A, %d %B %Y, %I:%M %p", "%A, %B %d, %Y, %I:%M %p", "%A, %d %B %Y, %H:%M", "%Y-%m-%d %H:%M:%S")
 
 
-class RosterError(ValueError):
-    """A roster that can't be used. The text says what to do."""
-
-
 @dataclass(frozen=True)
 class Student:
-    """A row: the id; all by which the student may be known, in small letters; when they handed in, if the row says."""
+    """A row: the id; all by which the student may be known, in small letters; when they handed in, if the row says.
+
+    given: the id as the roster has it; `id` is the folder's name made from it. name: (last, first), the whole in `last`
+    where the roster does not part it. refused: why nothing of this student can be taken, or "".
+    """
 
     id: str
     keys: frozenset[str]
     words: frozenset[str]  # of the name
     joined: frozenset[str]  # the name as one word, beginning with any part of it: Canvas' way
     handed_in: datetime | None = None
+    given: str = ""
+    name: tuple[str, str] = ("", "")
+    email: str = ""
+    refused: str = ""
 
 
 class Roster:
@@ -55,9 +56,13 @@ class Roster:
         self.students = students
 
     @classmethod
-    def read(cls, path: Path) -> Roster:
-        """Read a CSV file. Raises RosterError, or OSError when there is no such file."""
-        rows = _rows(_text(path.read_bytes()))
+    def read(cls, path: Path, zone: tzinfo | None = None) -> Roster:
+        """Read a CSV file; its times are of `zone`, by default of this machine's.
+
+        Rows whose ids can't be told apart as folders are marked as refused; they cost the others nothing. Raises
+        RosterError, or OSError when there is no such file.
+        """
+        rows = _rows(path)
         kind = _kind(set(rows[0]) if rows else set())
         rows = [row for row in rows if _is_student(row)]
         if not rows:
@@ -66,16 +71,12 @@ class Roster:
         if column is None:
             what = "it needs a column `id`, filled in every row, with the students' ids in the gradebook"
             raise RosterError(f"{path.name} can't be used: {what}.")
-        students = [_student(row, row[column], kind) for row in rows]
-        for student in students:
-            if not SAFE.fullmatch(student.id):
-                what = "use letters, digits and - _ . @"
-                raise RosterError(f"{path.name}: the id {student.id[:80]!r} can't be a folder's name; {what}.")
-        ids = [student.id.casefold() for student in students]
-        if len(set(ids)) < len(ids):
-            twice = next(value for value in ids if ids.count(value) > 1)
-            raise RosterError(f"{path.name}: the id {twice!r} is there twice.")
-        return cls(students)
+        return cls(_told_apart([_student(row, row[column], kind, zone) for row in rows]))
+
+    @property
+    def has_times(self) -> bool:
+        """Whether it says when hand-ins came, as Moodle's worksheet of one assignment does."""
+        return any(student.handed_in for student in self.students)
 
     def find(self, sender: Sender) -> tuple[Student | None, str]:
         """The student who sent a file, or None and the reason. Nobody is guessed: two that fit are as bad as none."""
@@ -86,7 +87,8 @@ class Roster:
             return None, f"its number and its name are of different students: {both}"
         both_say = found & by_name or found or by_name
         if len(both_say) == 1:
-            return next(iter(both_say)), ""
+            (student,) = both_say
+            return (None, student.refused) if student.refused else (student, "")
         if both_say:
             return None, "it may be of " + " or ".join(sorted(s.id for s in both_say))
         return None, "the roster has nobody of this name or number"
@@ -135,12 +137,43 @@ def _numbers(sender: Sender) -> set[str]:
     return {f"{sender.scheme}:{sender.number}".casefold(), f"any:{sender.number}".casefold()}
 
 
-def _student(row: dict[str, str], student_id: str, kind: str) -> Student:
-    name = row.get("student") or row.get("name") or row.get("full name") or ""
-    if not name:
-        parts = (row.get(k, "") for k in ("last name", "surname", "last_name", "first name", "first_name"))
-        name = " ".join(filter(None, parts))
-    keys = {student_id.casefold()}
+def _told_apart(students: list[Student]) -> list[Student]:
+    """The students, those refused whose ids would be one folder. An id that needed no change keeps its folder."""
+    groups: dict[str, list[Student]] = defaultdict(list)
+    for student in students:
+        groups[student.id.casefold()].append(student)
+    made = []
+    for student in students:
+        group = groups[student.id.casefold()]
+        why = ""
+        if not student.id:
+            why = f"the id {student.given[:80]!r} can't be a folder's name: use letters, digits and - _ . @"
+        elif len(group) > 1:
+            as_they_are = [one for one in group if one.id == one.given]
+            if len(as_they_are) != 1 or student is not as_they_are[0]:
+                ids = ", ".join(sorted({repr(one.given[:80]) for one in group}))
+                why = f"the roster has an id twice, or ids that would be one folder ({ids}): correct these rows"
+        made.append(replace(student, refused=why) if why else student)
+    return made
+
+
+def _name(row: dict[str, str]) -> tuple[str, str]:
+    """(last name, first name). A name that the roster does not part is kept whole, as the last name."""
+    last, first = (
+        next((row[key] for key in keys if row.get(key)), "")
+        for keys in (("last name", "surname", "last_name"), ("first name", "first_name"))
+    )
+    if last or first:
+        return last, first
+    whole = row.get("student") or row.get("name") or row.get("full name") or ""
+    last, comma, first = whole.partition(",")
+    return (last.strip(), first.strip()) if comma else (whole, "")
+
+
+def _student(row: dict[str, str], given: str, kind: str, zone: tzinfo | None) -> Student:
+    student_id = folder_id(given)
+    name = row.get("student") or row.get("name") or row.get("full name") or " ".join(filter(None, _name(row)))
+    keys = {given.casefold(), student_id.casefold()} - {""}
     for column, value in row.items():
         if not value or not (_KEYS.search(column) or column == "id"):
             continue
@@ -157,14 +190,16 @@ def _student(row: dict[str, str], student_id: str, kind: str) -> Student:
                 keys.add(f"any:{value}")
     mine = words(name)
     joined = frozenset("".join(mine[i:] + mine[:i]) for i in range(len(mine)))
-    return Student(student_id, frozenset(keys), frozenset(mine), joined, _when(row))
+    email = next((row[key] for key in ("email address", "email", "e-mail") if row.get(key)), "")
+    return Student(student_id, frozenset(keys), frozenset(mine), joined, _when(row, zone), given, _name(row), email)
 
 
-def _when(row: dict[str, str]) -> datetime | None:
+def _when(row: dict[str, str], zone: tzinfo | None) -> datetime | None:
     for form in _DATES:
         try:
-            return datetime.strptime(row.get("last modified (submission)", ""), form).astimezone(UTC)
-        except ValueError:
+            moment = datetime.strptime(row.get("last modified (submission)", ""), form)
+            return moment.replace(tzinfo=zone).astimezone(UTC)
+        except (ValueError, OverflowError):
             continue
     return None
 
@@ -185,23 +220,7 @@ def _kind(header: set[str]) -> str:
     return "own"
 
 
-def _rows(text: str) -> list[dict[str, str]]:
-    first = text.partition("\n")[0]
-    delimiter = max(",;\t", key=first.count)
-    try:
-        table = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if any(row)]
-    except csv.Error as error:
-        raise RosterError(f"The roster is no CSV file: {error}.") from None
-    names = [name.strip().casefold() for name in table[0]] if table else []
+def _rows(path: Path) -> list[dict[str, str]]:
+    table, _ = read_table(path)
+    names = [name.strip().casefold() for name in table[0]]
     return [dict(zip(names, (cell.strip() for cell in row), strict=False)) for row in table[1:]]
-
-
-def _text(data: bytes) -> str:
-    """The text of a file that Excel may have written."""
-    codes = ["utf-16"] if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ["utf-8-sig", "cp1252"]
-    for code in codes:
-        try:
-            return data.decode(code)
-        except UnicodeDecodeError:
-            continue
-    raise RosterError("The roster is no text: save it as CSV (UTF-8).")

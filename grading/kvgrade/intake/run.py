@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +27,25 @@ from .stored import stored
 from .students import Names
 
 _NO_EXERCISE = "it holds no exercise of the course"
+_NEXT = "look at it with `python -m kvgrade check FILE`, and ask its owner for the file again"
 _HARMLESS = frozenset({archive.NO_NOTEBOOK, _NO_EXERCISE})  # beside a hand-in that was taken
 
 
 @dataclass(frozen=True)
 class Order:
-    """What is asked. `unit` is None for every file to its own; `timestamps` is auto, files or none."""
+    """What is asked. `unit` is None for every file to its own; `timestamps` is auto, files or none.
+
+    zone: of times that come without one, in Blackboard's names; None for this machine's. known: the only ids that may be
+    used without a roster; None for any.
+    """
 
     source: Path
     unit: str | None
     roster: Roster | None = None
     timestamps: str = "auto"
     dry_run: bool = False
+    zone: tzinfo | None = None
+    known: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -59,7 +66,8 @@ def run(course: Course, order: Order, released: Mapping[str, dict[str, Any]]) ->
 
 
 def _run(course: Course, order: Order, files: list[_File]) -> list[Row]:
-    names = Names(order.roster, [file.sender for file in files], [file.sender for file in files if file.version])
+    senders = [file.sender for file in files]
+    names = Names(order.roster, senders, [file.sender for file in files if file.version], order.known)
     owners: dict[str, tuple[str, str, Student | None]] = {file.path: names.of(file.sender) for file in files}
     rows: list[Row] = []
     groups: dict[tuple[str, str], list[_File]] = defaultdict(list)
@@ -72,7 +80,8 @@ def _run(course: Course, order: Order, files: list[_File]) -> list[Row]:
             groups[student, file.unit].append(file)
     due = {unit: due_date(course, unit) for unit in {unit for _, unit in groups}}
     for (student, unit), own in sorted(groups.items()):
-        task = _Task(student, unit, owners[own[0].path][2], names.told(own[0].sender), due[unit])
+        known = owners[own[0].path][2]
+        task = _Task(student, unit, known, names.told(own[0].sender, known), due[unit])
         rows += _take(course, order, task, [file.version for file in own if file.version])
     arrived = {row.student for row in rows if row.state in (TAKEN, UNCHANGED)}
     grouped = {file.path for own in groups.values() for file in own}
@@ -88,7 +97,7 @@ def _run(course: Course, order: Order, files: list[_File]) -> list[Row]:
 def _files(order: Order, released: Mapping[str, dict[str, Any]], spool: Spool) -> list[_File]:
     """Every file of the source, read and recognised."""
     found = [_recognise(entry, order.unit, released, spool) for entry in archive.entries(order.source)]
-    reader = Reader([path for path, *_ in found], released)
+    reader = Reader([path for path, *_ in found], released, order.zone)
     files = [
         _File(path, sender := reader.read(path), unit, version and replace(version, sender=sender), problem)
         for path, unit, version, problem in found
@@ -167,36 +176,58 @@ def _take(course: Course, order: Order, task: _Task, versions: list[Version]) ->
     rows = [Row(task.student, task.unit, v.path, state, words) for v in versions if v is not counts]
     if counts is None:
         return rows
-    time = _time(order, task, counts)
+    time, restamp = _time(order, task, counts)
     try:
         folder = course.folder(course.directory.submitted_directory, task.student, task.unit)
-        placed = place.put(folder, counts.data.read(), time, order.dry_run)
+        readable = _is_readable(folder)
+        if counts.damaged and readable:
+            words = f"it is damaged ({counts.damaged.rstrip('.')}), so the readable hand-in that stands there stays: {_NEXT}"
+            return [*rows, Row(task.student, task.unit, counts.path, LOOK, words)]
+        placed = place.put(folder, counts.data.read(), time, order.dry_run, restamp, not (readable or counts.damaged))
     except (OSError, ValueError) as error:
         return [*rows, Row(task.student, task.unit, counts.path, LOOK, str(error))]
     if placed.state == "older":
         return [*rows, Row(task.student, task.unit, counts.path, LEFT, "the hand-in that stands there is newer")]
     state = TAKEN if placed.state == "taken" else UNCHANGED
-    told = [*([task.told] if task.told else []), *choice.words, *_state_words(counts), *_late(task, counts, time)]
+    late = _late(task, counts, placed.time)
+    told = [*([task.told] if task.told else []), *choice.words, *_state_words(counts), *late]
+    if placed.restamped:
+        told.append("timestamp.txt is written")
     if placed.kept:
         told.append(f"what stood there is kept as {', '.join(placed.kept)}")
     if choice.look or counts.damaged:
         state, told = LOOK, [state, *told]
-    stamp = time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if time else ""
+    stamp = placed.time.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC") if placed.time else ""
     return [*rows, Row(task.student, task.unit, counts.path, state, "; ".join(told), stamp)]
+
+
+def _is_readable(folder: Path) -> bool:
+    """Whether a notebook that can be read stands in `submitted/<student>/<unit>`."""
+    path = place.standing(folder)
+    if path is None:
+        return False
+    try:
+        notebooks.parse(handin.read(path))
+    except handin.Unreadable:
+        return False
+    return True
 
 
 def _state_words(version: Version) -> list[str]:
     if version.damaged:
-        return [f"it is damaged and kept as it is: {version.damaged}"]
+        return [f"it is damaged and kept as it is: {version.damaged.rstrip('.')}; {_NEXT}"]
     return [] if version.answers else ["it is untouched"]
 
 
-def _time(order: Order, task: _Task, version: Version) -> datetime | None:
-    """When the hand-in came: by the roster's column, which is about one unit, else by the file."""
+def _time(order: Order, task: _Task, version: Version) -> tuple[datetime | None, bool]:
+    """When the hand-in came: by the roster's column, which is about one unit, else by the file.
+
+    With it, whether that goes before a time that is written already: what a person asked for does.
+    """
     if order.timestamps == "none":
-        return None
+        return None, False
     by_roster = task.known.handed_in if task.known and order.unit else None
-    return by_roster or version.stamp
+    return by_roster or version.stamp, by_roster is not None or order.timestamps == "files"
 
 
 def _late(task: _Task, version: Version, time: datetime | None) -> list[str]:

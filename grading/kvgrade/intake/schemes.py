@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 _MOODLE = re.compile(r"(?P<name>.+?)(?:_(?P<number>\d+))?_assignsubmission_(?:file|onlinetext|comments)(?:_|$)")
 _CANVAS = re.compile(r"(?P<name>[^\W_]\w*?)(?P<late>_LATE)?_(?P<user>[1-9]\d+)_(?P<file>[1-9]\d\d+)_(?=.)")
@@ -47,9 +47,13 @@ class Sender:
 
 
 class Reader:
-    """Reads paths of one import. `paths` are all of them, to see which folders are common to all."""
+    """Reads paths of one import. `paths` are all of them, to see which folders are common to all.
 
-    def __init__(self, paths: Iterable[str], units: Iterable[str]) -> None:
+    zone: of times in names; None for this machine's.
+    """
+
+    def __init__(self, paths: Iterable[str], units: Iterable[str], zone: tzinfo | None = None) -> None:
+        self._zone = zone
         self._units = [_unit_pattern(unit) for unit in units]
         others = [parts for path in paths if not any(map(_MOODLE.match, parts := path.split("/")))]
         folders = [self._folders(parts) for parts in others]
@@ -68,7 +72,7 @@ class Reader:
                 number = int(match["file"][:18])
                 return Sender("canvas", names, match["user"], bool(match["late"]), number, copy=copy)
             if match := _BLACKBOARD.match(part):
-                return Sender("blackboard", (match["user"],), time=_stamp(match["time"]), copy=copy)
+                return Sender("blackboard", (match["user"],), time=_stamp(match["time"], self._zone), copy=copy)
         folders = self._folders(parts)
         folders = folders[min(self._skip, max(len(folders) - 1, 0)) :]
         own = self._bare(stem)
@@ -128,8 +132,8 @@ def _common(folders: list[list[str]]) -> int:
     return depth
 
 
-def _stamp(text: str) -> datetime | None:
+def _stamp(text: str, zone: tzinfo | None) -> datetime | None:
     try:
-        return datetime.strptime(text, "%Y-%m-%d-%H-%M-%S").astimezone(UTC)
+        return datetime.strptime(text, "%Y-%m-%d-%H-%M-%S").replace(tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError):
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from .roster import Roster, Student, safe_id, words
 from .schemes import Sender
@@ -16,10 +16,20 @@ _NO_NAME = re.compile(
 
 
 class Names:
-    """The ids of all senders of one import; `notebooks` are those of notebooks."""
+    """The ids of all senders of one import; `notebooks` are those of notebooks.
 
-    def __init__(self, roster: Roster | None, senders: Sequence[Sender], notebooks: Sequence[Sender] = ()) -> None:
+    known: ids that stand in the class already and are the only ones to be used without a roster; None for any.
+    """
+
+    def __init__(
+        self,
+        roster: Roster | None,
+        senders: Sequence[Sender],
+        notebooks: Sequence[Sender] = (),
+        known: Collection[str] | None = None,
+    ) -> None:
         self._roster = roster
+        self._known = None if known is None else {own.casefold(): own for own in sorted(known)}
         moodle = {(sender.names[0], sender.number) for sender in senders if sender.scheme == "moodle" and sender.number}
         given = {name for name, _ in moodle}  # one word such as "Participant" for all who are marked blindly
         self._blind = len(moodle) > 1 and len(given) == 1 and len(words(min(given))) == 1
@@ -45,10 +55,14 @@ class Names:
             return "", f"{own} may be a folder of several students: give a roster, or a folder to each", None
         if own.casefold() in self._twice:
             return "", f"different senders come to the id {own}: give a roster", None
-        return own, "", None
+        if self._known is not None and own.casefold() not in self._known:
+            return "", f"{own} would be a new id, and this class has its ids from a roster: name it with --roster", None
+        return own if self._known is None else self._known[own.casefold()], "", None
 
-    def told(self, sender: Sender) -> str:
-        """What to tell about an id that is not as its path has it, or ""."""
+    def told(self, sender: Sender, student: Student | None) -> str:
+        """What to tell about an id that is not as its path or the roster has it, or ""."""
+        if student is not None:
+            return f"{student.given} of the roster is {student.id} from here on" if student.given != student.id else ""
         own = "" if self._roster or not sender.names else self._own(sender)
         return f"known as {own} from here on" if own and own not in (sender.names[0], sender.number) else ""
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import linecache
+import re
+from collections.abc import Sequence
 from types import FunctionType
 from typing import Any
 
+from kvlab import session
 from kvlab.check.panel import Panel
+from kvlab.handin.names import look
 
 KEY = "kvlab"
 """The key in the metadata of a panel's output."""
@@ -35,6 +39,27 @@ def record(panel: Panel, target: Any) -> dict[str, Any]:
     source = cell_of(target)
     seen = None if source is None else fingerprint(source)
     return {KEY: {"exercise": panel.name, "state": panel.state.name.lower(), "answer": seen}}
+
+
+def superseded(name: str, source: str, ran: Sequence[str]) -> bool:
+    """Whether a newer answer cell was run than the one that `source`, the text behind the exercise's name, comes from.
+
+    ran: the cells of this session, in order. A newer one that has replaced nothing has stopped with an error, or defines
+    another name. Code that comes from none of these cells is not judged.
+    """
+    seen = fingerprint(source)
+    marker = re.compile(rf"\s*#\s*exercise:\s*{re.escape(name)}\b")
+    for cell in reversed(ran):
+        if seen in (fingerprint(cell), fingerprint(session.as_python(cell))):
+            return False
+        if marker.match(cell):
+            return any(seen in (fingerprint(old), fingerprint(session.as_python(old))) for old in ran)
+    return False
+
+
+def borrowed(source: str, namespace: dict[str, Any]) -> list[str]:
+    """The names that an answer cell takes from other cells of the notebook. Only the answer cell is graded."""
+    return [name for name in look(source).outside if name in namespace]
 
 
 def cell_of(target: Any) -> str | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+import difflib
 import linecache
 import re
 import sys
@@ -10,8 +13,10 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from kvlab import next_step, session
 from kvlab.check import source
 from kvlab.check.panel import Panel, State
+from kvlab.handin.names import GIVEN, look
 
 Rows = list[tuple[str, str]]
 
@@ -21,9 +26,11 @@ _OTHERS = tuple({*sysconfig.get_paths().values(), sys.prefix, str(Path(__file__)
 
 def panel(name: str, error: BaseException, check_file: str) -> Panel:
     """The panel for an exception that ended a check. `check_file` is the file name of the check cell's code."""
-    if is_stub(error):
-        return Panel(name, State.NOT_ATTEMPTED, [("", "Write your answer in its cell, run that cell, then this one.")])
     line = learner_line(error.__traceback__, check_file)
+    if is_stub(error):
+        if line is not None and _begun(line):
+            return Panel(name, State.WRONG, [("", f"`{line.name}` is still open (line {line.lineno} of your cell)")])
+        return Panel(name, State.NOT_ATTEMPTED, [("", "Write your answer in its cell, run that cell, then this one.")])
     if lacks_a_name(error) and line is None:
         what = f"{getattr(error, 'name', None) or 'A name'} is not defined here."
         todo = "Run the answer cell first (and the cells above it, after a restart). If it shows an error, start there."
@@ -31,7 +38,8 @@ def panel(name: str, error: BaseException, check_file: str) -> Panel:
     told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     first = "the check could not use your result" if line is None else "your code stopped with"
     rows = [(first, told), *where(error, check_file), *ran(error.__traceback__, check_file)]
-    if rule := _rule(error.__traceback__, check_file):
+    of_the_task = not (lacks_a_name(error) or isinstance(error, ImportError) or next_step.is_out_of_memory(error))
+    if of_the_task and (rule := _rule(error.__traceback__, check_file)):
         rows.append(("the rule", rule))
     if mistake := _mistake(error, line is not None):
         rows.append(("likely mistake", mistake))
@@ -48,12 +56,55 @@ def _mistake(error: BaseException, in_answer: bool) -> str:
     if isinstance(error, TypeError) and (hidden := _hidden_method(error.__traceback__)):
         return f"an attribute hides your method `{hidden}`: give the attribute another name"
     if isinstance(error, UnboundLocalError) and in_answer:
-        return (
-            "a variable is read where nothing was stored in it: a loop without a round, or a branch that was not taken"
-        )
+        found = re.search(r"'(\w+)'", str(error))
+        name = f"`{found[1]}`" if found else "a variable"
+        todo = "give it a first one before this line (or the loop, or branch, that sets it never ran)"
+        return f"{name} has no value yet: {todo}"
     if lacks_a_name(error) and in_answer:
-        return "the answer leans on another cell; all that it needs goes into its own cell"
+        return _missing_name(error)
+    if next_step.is_out_of_memory(error):
+        return next_step.MEMORY.rstrip(".")
     return "" if in_answer else "the result is not what the docstring asks for"
+
+
+def _missing_name(error: BaseException) -> str:
+    """Why the answer lacks a name: Python spells it otherwise, a slip, another cell, or nobody brings it."""
+    name = getattr(error, "name", None) or ""
+    if name in next_step.CONSTANTS:
+        return f"Python writes `{next_step.CONSTANTS[name]}`"
+    near = difflib.get_close_matches(name, _names_near(error.__traceback__), 1, cutoff=0.8)
+    near = near or difflib.get_close_matches(name, [*GIVEN, *dir(builtins)], 1, cutoff=0.85)  # `helper` is not `help`
+    if near and name not in next_step.MODULES:
+        return f"a typo, did you mean `{near[0]}`?"
+    ran = session.cells()
+    if name in next_step.given_elsewhere(ran, session.notebook(ran)):
+        return "the answer leans on another cell; all that it needs goes into its own cell"
+    return f"`{name}` is neither defined nor imported in this cell"
+
+
+def _names_near(trace: TracebackType | None) -> list[str]:
+    """The names that a line can use where the error was raised: its variables and those of its cell."""
+    frames = [frame for frame, _ in traceback.walk_tb(trace)]
+    if not frames:
+        return []
+    file = frames[-1].f_code.co_filename
+    inside = [frame for frame in frames if frame.f_code.co_filename == file]
+    local = [name for frame in reversed(inside) for name in (*frame.f_locals, *frame.f_code.co_varnames)]
+    return [*dict.fromkeys([*local, *look("".join(linecache.getlines(file))).defines])]
+
+
+def _begun(line: traceback.FrameSummary) -> bool:
+    """Whether some function in the answer's cell is written already, beside the one whose stub was called.
+
+    In a released cell every function is a stub.
+    """
+    try:
+        tree = ast.parse("".join(linecache.getlines(line.filename)))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    bodies = [tree.body, *(node.body for node in tree.body if isinstance(node, ast.ClassDef))]
+    functions = [node for body in bodies for node in body if isinstance(node, ast.FunctionDef)]
+    return any("raise NotImplementedError" not in ast.unparse(function) for function in functions)
 
 
 def _hidden_method(trace: TracebackType | None) -> str:

@@ -19,6 +19,7 @@ class State(Enum):
     NOT_ATTEMPTED = ("○", "not attempted yet", "#7F7F7F")
     WRONG = ("✗", "not right yet", "#D55E00")
     RIGHT = ("✓", "right", "#0072B2")
+    STALE = ("△", "your newest version was not checked", "#E69F00")
 
 
 @dataclass(frozen=True)

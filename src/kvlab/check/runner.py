@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kvlab import session
 from kvlab.check import answer, diagnose
 from kvlab.check.closed import ClosedError, closed, closed_text
 from kvlab.check.compare import Difference, describe, difference, to_array
@@ -40,6 +41,12 @@ def exercise(name: str, closed: list[str] | None = None) -> Exercise:
     caller = sys._getframe(1)
     names = _closed_names(name) if closed is None else closed
     return Exercise(name, names, caller.f_globals, caller.f_code.co_filename)
+
+
+_STALE = (
+    "This is about the version that ran last; the cell has changed or stopped with an error since. "
+    "Run the answer cell again (if it shows an error, start there; it must define the name of the exercise), then this one."
+)
 
 
 class _Stop(Exception):
@@ -84,9 +91,10 @@ class Exercise:
             return False
         if error is None and not self._called and not self._passed:
             raise ValueError(f"The check of {self.name} has no lines: nothing was compared.")
-        panel = self._verdict(error)
+        found = self._verdict(error)
+        panel = self._about_the_cell(found)
         self.state = _states[self.name] = panel.state
-        panel.show(answer.record(panel, self._namespace.get(self.name)))
+        panel.show(answer.record(found, self._namespace.get(self.name)))
         if panel.state is not State.RIGHT and strict():
             raise AssertionError(panel.text) from None
         return True
@@ -164,6 +172,21 @@ class Exercise:
             ran = diagnose.ran(error.__traceback__, self._filename)
             return Panel(self.name, State.WRONG, [*ran, *error.rows, ("the rule", error.why)])
         return diagnose.panel(self.name, error, self._filename)
+
+    def _about_the_cell(self, found: Panel) -> Panel:
+        """The verdict with what the answer's cell makes of it: it was replaced by a newer one, or it needs another one."""
+        source = answer.cell_of(self._namespace.get(self.name))
+        if source is None:
+            return found
+        if answer.superseded(self.name, source, session.cells()):
+            state = State.WRONG if found.state is State.WRONG else State.STALE
+            return Panel(self.name, state, [("", _STALE), *(found.rows if state is State.WRONG else [])])
+        if found.state is State.RIGHT and (names := answer.borrowed(source, self._namespace)):
+            shown = " and ".join(f"`{name}`" for name in names)
+            them = "it" if len(names) == 1 else "them"
+            text = f"right here, but it uses {shown} from another cell; only this cell is graded: move {them} in"
+            return Panel(self.name, State.RIGHT, [("", text)])
+        return found
 
 
 def _rows(found: Difference) -> list[tuple[str, str]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 
 from kvlab import paths
 from kvlab.check.panel import State
 from kvlab.check.runner import last_state
+from kvlab.jsonfile import read_json
 
 _MARKERS = ("### BEGIN SOLUTION", "### END SOLUTION")
 
@@ -14,6 +16,8 @@ _MARKERS = ("### BEGIN SOLUTION", "### END SOLUTION")
 def hint(name: str, n: int = 1) -> None:
     """Print hint n (1 to 3) of an exercise; the fold-outs in the notebook hold the same text."""
     cell = _cell("hints", name)
+    if cell is None and _unknown(name):
+        return
     if cell is None:
         print(f"No hints for {name} here: open the fold-outs above the check cell in the notebook.")
         return
@@ -26,6 +30,8 @@ def hint(name: str, n: int = 1) -> None:
 
 def solution(name: str) -> None:
     """Print a solution, after an attempt: once the check cell has seen an answer that is not the empty stub."""
+    if _cell("exercise", name) is None and _unknown(name):
+        return
     if last_state(name) in (None, State.NOT_ATTEMPTED):
         print(f"Try {name} first: write an answer, run its check, then ask again. The hints may be enough.")
         return
@@ -34,6 +40,23 @@ def solution(name: str) -> None:
         print(f"The solution of {name} is not in this copy of the course: your instructor has it.")
         return
     print("\n".join(line for line in cell if line.strip() not in _MARKERS).strip())
+
+
+def _unknown(name: str) -> bool:
+    """Whether the course has no exercise of this name; says so, with the name that was probably meant."""
+    try:
+        path = paths.data_dir() / "exercises.json"
+    except FileNotFoundError:
+        return False
+    known = list(read_json(path, dict)) if path.exists() else []
+    if not known or name in known:
+        return False
+    lower = {item.lower(): item for item in known}
+    near = difflib.get_close_matches(name.lower(), lower, 1)
+    print(
+        f"No exercise {name}{f'; did you mean {lower[near[0]]}?' if near else '. `course.exercises()` lists them all.'}"
+    )
+    return True
 
 
 def _cell(role: str, name: str) -> list[str] | None:

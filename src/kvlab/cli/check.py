@@ -1,4 +1,4 @@
-"""`kvlab check FILE [--repair [-o OUT]]`: what a hand-in holds, what it lacks, and a clean copy of it."""
+"""`kvlab check FILE_OR_UNIT [--repair [-o OUT]]`: what a hand-in holds, what it lacks, and a clean copy of it."""
 
 import argparse
 import json
@@ -9,6 +9,7 @@ from typing import Any
 from kvlab.cli import units
 from kvlab.cli.errors import CommandError
 from kvlab.cli.files import read_release, write_atomic
+from kvlab.cli.workspace import default_folder
 from kvlab.handin import answers
 from kvlab.handin.repair import repaired
 from kvlab.handin.report import Exercise, Released, Report, inspect
@@ -17,13 +18,13 @@ from kvlab.handin.report import Exercise, Released, Report, inspect
 def add_parser(commands: Any) -> None:
     """Add this command to the parser."""
     parser = commands.add_parser("check", help="see what the grader will find in your notebook, before you hand it in")
-    arguments(parser)
+    arguments(parser, "a notebook, under any name; or a unit (1, 01 or 01_kv_cache) of your folder")
     parser.set_defaults(execute=execute)
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
+def arguments(parser: argparse.ArgumentParser, file: str = "a notebook, under any name") -> None:
     """The arguments of this command; `python -m kvgrade check` has the same."""
-    parser.add_argument("file", type=Path, help="a notebook, under any name")
+    parser.add_argument("file", type=Path, help=file)
     parser.add_argument("--repair", action="store_true", help="write a clean copy with the same answers beside it")
     parser.add_argument("-o", "--output", type=Path, help="where --repair writes (default: NAME.repaired.ipynb)")
 
@@ -31,7 +32,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     released = {unit: json.loads(read_release(path)) for unit, path in units.released().items()}
-    return check(options.file, released, options.repair, options.output)
+    return check(named(options.file), released, options.repair, options.output)
+
+
+def named(file: Path) -> Path:
+    """The file that is meant: this one; when it isn't there, and its name is that of a unit, the unit's in your folder."""
+    if file.exists() or len(file.parts) != 1:
+        return file
+    try:
+        return default_folder() / f"{units.find(file.name)}.ipynb"
+    except CommandError:
+        return file
 
 
 def check(file: Path, released: Released, repair: bool = False, output: Path | None = None) -> int:

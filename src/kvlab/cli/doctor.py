@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from kvlab import checksums
 from kvlab.cli.files import full_path
-from kvlab.paths import constraints_file, data_dir, repo_root, work_dir
+from kvlab.cli.workspace import default_folder
+from kvlab.paths import constraints_file, data_dir, repo_root
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -41,7 +42,9 @@ class Finding:
 def add_parser(commands: Any) -> None:
     """Add this command to the parser."""
     parser = commands.add_parser("doctor", help="check this machine and the installation")
-    parser.add_argument("--dir", type=Path, default=None, help="your folder (default: work)")
+    parser.add_argument(
+        "--dir", type=Path, default=None, help="your folder (default: this one if it is such a folder, else work)"
+    )
     parser.set_defaults(execute=execute)
 
 
@@ -58,7 +61,7 @@ def show() -> None:
 def _print_all(work: Path | None) -> int:
     """Print all findings and a closing line; returns how many failed."""
     failed = 0
-    for finding in report(full_path(work or work_dir())):
+    for finding in report(full_path(work or default_folder())):
         print(finding, flush=True)
         failed += finding.status == FAIL
     checks = "1 check" if failed == 1 else f"{failed} checks"

@@ -7,6 +7,7 @@ the extension manager. Nothing asks for the network.
 import json
 import os
 import sys
+import sysconfig
 from pathlib import Path
 from urllib.parse import quote
 
@@ -72,6 +73,9 @@ def environment(folder: Path) -> dict[str, str]:
     `folder` holds `config/` (see `write_config`) and `data/` (see `write_kernelspec`).
     """
     env = dict(os.environ)
+    # A terminal in JupyterLab then knows `kvlab`, also where nobody has activated the environment.
+    own = dict.fromkeys([str(Path(sys.executable).parent), sysconfig.get_path("scripts")])
+    env["PATH"] = os.pathsep.join(filter(None, [*own, os.environ.get("PATH")]))
     env["JUPYTER_CONFIG_DIR"] = str(folder / "config")
     # The folder is named twice because in a virtual environment the environment's own settings would win otherwise.
     env["JUPYTER_CONFIG_PATH"] = str(folder / "config")

@@ -12,8 +12,8 @@ from kvlab.cli.errors import CommandError
 from kvlab.cli.files import full_path
 from kvlab.cli.jupyter import environment, server_command, write_config, write_kernelspec
 from kvlab.cli.ports import reserve_port
-from kvlab.cli.workspace import PRIVATE, prepare
-from kvlab.paths import repo_root, work_dir
+from kvlab.cli.workspace import PRIVATE, default_folder, prepare
+from kvlab.paths import repo_root
 
 
 def add_parser(commands: Any) -> None:
@@ -21,7 +21,12 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("lab", help="open the course in JupyterLab")
     parser.add_argument("--port", type=int, default=None, help="port to listen on (default: the first free from 8888)")
     parser.add_argument("--no-browser", action="store_true", help="print the address, open no browser")
-    parser.add_argument("--dir", type=Path, default=None, help="your folder, made if missing (default: work)")
+    parser.add_argument(
+        "--dir",
+        type=Path,
+        default=None,
+        help="your folder, made if missing (default: this one if it is such a folder, else work)",
+    )
     parser.add_argument("--prepare-only", action="store_true", help="copy the notebooks and stop")
     parser.add_argument(
         "--instructor", action="store_true", help="open the checkout itself, with the grading and authoring panels"
@@ -31,7 +36,7 @@ def add_parser(commands: Any) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     """Run the command; JupyterLab takes the place of this process where the system can do that."""
-    work = full_path(options.dir or work_dir())
+    work = full_path(options.dir or default_folder())
     root = _instructor_root() if options.instructor else work
     if not options.prepare_only:
         return _serve(options, root, work)

@@ -10,8 +10,7 @@ from typing import Any
 from kvlab.cli import units
 from kvlab.cli.errors import CommandError
 from kvlab.cli.files import cell_source, digest, full_path, parse_notebook, read_release, write_atomic
-from kvlab.cli.workspace import load_manifest
-from kvlab.paths import work_dir
+from kvlab.cli.workspace import default_folder, load_manifest
 
 MARKER = re.compile(r"\s*#\s*exercise:\s*([A-Za-z0-9_.-]+)\s*$")
 Cell = dict[str, Any]
@@ -22,7 +21,9 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("reset", help="get a released notebook, or one answer cell, back (keeps a copy)")
     parser.add_argument("unit", help="a unit: 1, 01 or 01_kv_cache")
     parser.add_argument("exercise", nargs="?", help="only the answer cell of this exercise")
-    parser.add_argument("--dir", type=Path, default=None, help="your folder (default: work)")
+    parser.add_argument(
+        "--dir", type=Path, default=None, help="your folder (default: this one if it is such a folder, else work)"
+    )
     parser.set_defaults(execute=execute)
 
 
@@ -46,7 +47,7 @@ def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     unit = units.find(options.unit)
     release = read_release(units.released()[unit])
-    folder = full_path(options.dir or work_dir())
+    folder = full_path(options.dir or default_folder())
     path = folder / f"{unit}.ipynb"
     try:
         units.refuse_release(folder, "--dir")

@@ -11,8 +11,15 @@ from pathlib import Path
 from kvlab.cli import units
 from kvlab.cli.errors import CommandError
 from kvlab.cli.files import digest, parse_notebook, read_release, remove_leftovers, write_atomic
+from kvlab.paths import work_dir
 
 PRIVATE = ".kvlab"
+
+
+def default_folder() -> Path:
+    """The folder that a command means when none is named: the current one when `kvlab lab` made it, else `work/`."""
+    here = Path.cwd()
+    return here if (here / PRIVATE / "manifest.json").is_file() else work_dir()
 
 
 @dataclass

@@ -195,6 +195,11 @@ def is_edited(place: Place, copy: Copy) -> bool:
     return plain(copy.source) != plain(place.stub)
 
 
+def is_blank(source: str) -> bool:
+    """Whether a written answer says nothing: only blanks, and comments such as the marker."""
+    return not re.sub(r"<!--.*?-->", "", source.lstrip("\ufeff"), flags=re.S).strip()
+
+
 def marker_of(source: str, cell_type: str) -> str:
     """The exercise (code) or written question (markdown) that the first line of a cell names, or ""."""
     marker = _MARKERS[cell_type].match(source.lstrip("\ufeff"))

@@ -87,7 +87,7 @@ def inspect(data: bytes, released: Released) -> Report:
 def _exercise(place: Place, places: list[Place], cells: list[Cell], own: list[Cell]) -> Exercise:
     found = answers.copies(place, cells)
     counts = answers.counting(place, found)
-    item = Exercise(place.name, "missing" if not found else "answered" if counts else "untouched")
+    item = Exercise(place.name, _state(place, found, counts))
     if not found:
         item.trouble.append(f"no answer cell was found; its first line must be `{place.first_line}`")
     elif counts:
@@ -103,6 +103,14 @@ def _exercise(place: Place, places: list[Place], cells: list[Cell], own: list[Ce
             where = f"another cell defines `{elsewhere}`"
             item.trouble.append(f"{where}; only the answer cell is collected: move your code into it")
     return item
+
+
+def _state(place: Place, found: list[Copy], counts: Copy | None) -> str:
+    if not found:
+        return "missing"
+    if counts is None:
+        return "untouched"
+    return "empty" if place.cell_type == "markdown" and answers.is_blank(counts.source) else "answered"
 
 
 def _copies(item: Exercise, place: Place, found: list[Copy], counts: Copy) -> None:

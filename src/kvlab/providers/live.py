@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kvlab.providers.errors import need
 from kvlab.providers.server import LocalServer
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import openai
 
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+_BACK = "set LIVE = False in the parameters cell, run that cell, then this one."
 HOSTS = {"anthropic": "api.anthropic.com", "openai": "api.openai.com"}
 
 
@@ -25,6 +27,14 @@ class Clients:
     openai: openai.OpenAI
     live: frozenset[str]
     sentence: str
+
+    def reach(self) -> None:
+        """Ask each real service for nothing, so that what stands in the way shows before anything is paid for.
+
+        Raises ValueError, with what to do, when there is no connection or a key is refused.
+        """
+        for name in sorted(self.live):
+            _ask_for_nothing(name, getattr(self, name))
 
 
 def clients(live: bool, server: LocalServer) -> Clients:
@@ -66,16 +76,30 @@ def _sentence(live: bool, real: dict[str, str], server: LocalServer) -> str:
     missing = sorted(KEYS[name] for name in KEYS if name not in real)
     if not real:
         return f"LIVE is True, but neither {' nor '.join(missing)} is set: both SDKs talk to {local}."
-    paid = " and ".join(_called(name, real[name]) for name in sorted(real))
+    called = "; ".join(f"{name}: {_called(name, real[name])}" for name in sorted(real))
     if missing:
-        return f"LIVE is True: {paid}; without {missing[0]} the other SDK talks to {local}."
-    return f"LIVE is True: {paid}."
+        return f"LIVE is True. {called}. It may cost money. Without {missing[0]} the other SDK talks to {local}."
+    return f"LIVE is True. {called}. Both may cost money."
 
 
 def _called(name: str, address: str) -> str:
-    """What a provider's client talks to; an address that is not the service's own, set outside this course, is named."""
+    """What a provider's client talks to; an address that was set outside this course is named, with where it is from."""
+    variable = f"{name.upper()}_BASE_URL"
+    if os.environ.get(variable):
+        return f"{address.rstrip('/')} (from {variable})"
     if address.startswith(f"https://{HOSTS[name]}/"):
-        return f"{name} is the real, paid service"
-    return (
-        f"{name} goes to {address}, an address from {name.upper()}_BASE_URL or the SDK's settings, and may cost money"
-    )
+        return "its own service"
+    return f"{address.rstrip('/')} (from the SDK's settings)"
+
+
+def _ask_for_nothing(name: str, client: Any) -> None:
+    """List the models, which is free. Any answer will do, but one that refuses the key."""
+    sdk = importlib.import_module(name)
+    try:
+        client.with_options(timeout=10.0, max_retries=0).models.list()
+    except sdk.APIConnectionError:
+        raise ValueError(f"No network: {_BACK} ({name} at {client.base_url} can't be reached.)") from None
+    except sdk.AuthenticationError:
+        raise ValueError(f"{name} refuses the key in {KEYS[name]}. Correct it, or {_BACK}") from None
+    except sdk.APIStatusError:
+        pass
