@@ -200,9 +200,10 @@ def test_the_executed_copy_is_written_once_for_a_code_cell(course: Path, monkeyp
     assert [cell.metadata.papermill.status for cell in done.cells] == ["completed"] * 4
 
 
-def test_a_module_is_absent_only_for_a_while() -> None:
+def test_a_module_is_absent_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     from kvlab.cli.execute import absent
 
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)  # matplotlib may have brought it
     with absent("colorsys"), pytest.raises(ImportError):
         import colorsys
     import colorsys
