@@ -24,7 +24,7 @@ import sys
 
 if importlib.util.find_spec("kvlab") is None:
     if "google.colab" not in sys.modules:
-        raise RuntimeError("this kernel has no kvlab: start the course with `make lab`, or choose the kernel of its .venv")
+        raise RuntimeError("this kernel has no kvlab: start with `make lab`, or choose the kernel of its .venv")
     import pathlib
     import shutil
     import subprocess
