@@ -223,7 +223,7 @@ def test_elsewhere_a_kernel_without_the_course_is_told_what_to_do(machine: Machi
     code = f"import sys; sys.modules.pop('google.colab')\n{bootstrap('01_kv_cache')}"
     done = machine.run(code)
     last = done.stderr.strip().splitlines()[-1]
-    assert last.startswith("RuntimeError: this kernel has no kvlab: start the course with `make lab`, or")
+    assert last.startswith("RuntimeError: this kernel has no kvlab: start with `make lab`, or")
 
 
 def test_prepare_outside_a_clone_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
