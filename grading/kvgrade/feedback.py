@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .grade import NOT_ISOLATED, Report
-from .verdict import NOT_ATTEMPTED, ExerciseVerdict, GroupVerdict
+from .results import Group
+from .verdict import NOT_ATTEMPTED, ExerciseVerdict
 
 
 def text(report: Report, name: str, facts: Sequence[str] = (), unreadable: str = "") -> str:
@@ -49,7 +50,7 @@ def _groups(verdict: ExerciseVerdict) -> list[str]:
     return lines
 
 
-def _label(group: GroupVerdict) -> str:
+def _label(group: Group) -> str:
     """What `why` is: the mistake that explains the group, a limit that was hit, or only the rule that was tested."""
     if group.mistake in ("stopped", "closed"):
         return "why"

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any
 
 from . import feedback, grade, graft, handin
-from .results import Group, Mark, Result
+from .results import Mark, Result
 from .verdict import ExerciseVerdict
 from .version import grader_version
 
@@ -136,7 +136,7 @@ def _about(fact: str, exercises: list[str]) -> str | None:
 
 
 def _mark(verdict: ExerciseVerdict, text: str) -> Mark:
-    groups = [Group(g.name, g.points, g.right, g.mistake, g.why, g.seen) for g in verdict.groups]
+    groups = list(verdict.groups)
     return Mark(verdict.points, verdict.possible, verdict.note, groups, text)
 
 

@@ -13,21 +13,10 @@ from kvlab.check.compare import difference, to_array
 from . import told
 from .cases import Case, Exercise, Outcome, run_here
 from .inside.wire import Opaque
+from .results import Group
 from .texts import clean
 
 NOT_ATTEMPTED = "not attempted"
-
-
-@dataclass(frozen=True)
-class GroupVerdict:
-    """One group: what it gives, and if it gives nothing, why. `mistake` names the diagnosis, "" when none fits."""
-
-    name: str
-    points: float
-    right: bool
-    mistake: str = ""
-    why: str = ""
-    seen: str = ""
 
 
 @dataclass(frozen=True)
@@ -35,7 +24,7 @@ class ExerciseVerdict:
     """The marks of one exercise. `note`: what its owner should know besides (no answer found, cell stopped early)."""
 
     name: str
-    groups: list[GroupVerdict] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
     note: str = ""
 
     @property
@@ -75,11 +64,11 @@ def judge(
     for group in exercise.groups:
         failed = [row for row in rows[group.name] if not row.right]
         if not failed:
-            verdicts.append(GroupVerdict(group.name, group.points, True))
+            verdicts.append(Group(group.name, group.points, True))
             continue
         mistake, why = one or _diagnose(exercise, rows[group.name])
         seen = next((text for row in failed if (text := _seen(exercise, row, source))), "")
-        verdicts.append(GroupVerdict(group.name, group.points, False, mistake, why or group.why, seen))
+        verdicts.append(Group(group.name, group.points, False, mistake, why or group.why, seen))
     return ExerciseVerdict(exercise.name, verdicts, note)
 
 
@@ -100,7 +89,7 @@ def _row(exercise: Exercise, case: Case, outcomes: list[Outcome] | str) -> _Row:
 
 def nothing(exercise: Exercise, why: str) -> ExerciseVerdict:
     """The verdict where no case could be run."""
-    groups = [GroupVerdict(g.name, g.points, False, NOT_ATTEMPTED, why) for g in exercise.groups]
+    groups = [Group(g.name, g.points, False, NOT_ATTEMPTED, why) for g in exercise.groups]
     return ExerciseVerdict(exercise.name, groups, why)
 
 
