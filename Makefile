@@ -1,11 +1,13 @@
 # The commands of the course. `make help` lists them.
 # PYTHON: the Python that makes the environment. PIP_ARGS: extra words for pip, such as another index.
 # LAB_ARGS: extra words for `kvlab lab`, such as "--no-browser --port 9000". PYTEST_ARGS: extra words for pytest.
+# TEST_WORKERS: how many processes share the test files; 0 is pytest by itself, for a debugger or to see output as it comes.
 PYTHON ?= python3
 VENV ?= .venv
 PIP_ARGS ?=
 LAB_ARGS ?=
 PYTEST_ARGS ?=
+TEST_WORKERS ?= 2
 
 ALL_EXTRAS := api,instructor,fast,tokenizers,models,site,dev
 BIN := $(CURDIR)/$(VENV)/bin
@@ -13,6 +15,7 @@ ifeq ($(OS),Windows_NT)
 BIN := $(CURDIR)/$(VENV)/Scripts
 endif
 PY := $(BIN)/python
+SHARED = -n $(TEST_WORKERS) --dist loadfile
 
 # Installing again is needed only when one of these files changed; the stamp's name holds their checksum.
 HASH := $(shell cat pyproject.toml constraints.txt | cksum | tr -d ' ')
@@ -39,10 +42,10 @@ lab: $(STAMP)-base ## open the course in JupyterLab
 	@$(PY) -m kvlab lab $(LAB_ARGS)
 
 test: $(STAMP)-all ## run all tests that need no root; those whose tool is missing are skipped by name
-	$(PY) -m pytest $(PYTEST_ARGS)
+	$(PY) -m pytest $(SHARED) $(PYTEST_ARGS)
 
 test-all: $(STAMP)-all ## run all tests, long forms too; a missing tool (bubblewrap, Chromium, ...) is a failure
-	KVLAB_REQUIRE=all KVLAB_FULL=1 $(PY) -m pytest $(PYTEST_ARGS)
+	KVLAB_REQUIRE=all KVLAB_FULL=1 $(PY) -m pytest $(SHARED) $(PYTEST_ARGS)
 
 check: $(STAMP)-all ## lint, format, types, and that notebooks and data are as built
 	@+$(MAKE) --no-print-directory -k -j 4 check-lint check-format check-types check-drift

@@ -15,6 +15,7 @@ from hostile import tricks
 from hostile.model import EXERCISES, UNIT, Material, dump, filled
 from kvgrade import feedback, grade, handin, results
 from kvgrade.course import Course
+from kvgrade.gradebook import connect
 
 QUESTION = "which_may_share"
 POINTS = {"positions_processed": 2.0, "KVCache": 4.0, "cached_attention": 4.0, "kv_cache_bytes": 2.0, QUESTION: 3.0}
@@ -96,7 +97,7 @@ def make(folder: Path) -> Course:
     course = Course.find(folder)
     found = {student: result(student, data) for student, data in HAND_INS.items()}
     stands(course, found)
-    with Gradebook(course.db_url, course.directory.course_id) as book:
+    with connect(course.db_url, course.directory.course_id) as book:
         book.add_assignment(UNIT, duedate=DUE)
         book.add_notebook(UNIT, UNIT)
         for name, points in POINTS.items():

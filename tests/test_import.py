@@ -11,6 +11,7 @@ import pytest
 from class_files import OTHER, RELEASED, UNIT, course, hand_in, lay, notebook, standing, zipped
 from kvgrade import handin
 from kvgrade.__main__ import main
+from kvgrade.gradebook import connect
 from kvgrade.intake.stored import stored
 
 CANVAS = "Student,ID,SIS User ID,SIS Login ID,Section,Unit 1 (7)\n    Points Possible,,,,,12\n"
@@ -229,9 +230,7 @@ def test_times_of_a_download_are_no_hand_in_times(klass: Path) -> None:
 def test_late_by_the_gradebook(klass: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()
-    from nbgrader.api import Gradebook
-
-    with Gradebook(f"sqlite:///{klass / 'gradebook.db'}") as book:
+    with connect(f"sqlite:///{klass / 'gradebook.db'}") as book:
         book.add_assignment(UNIT, duedate="2026-03-02 12:00:00 UTC")
     take(klass, {"ada/hw.ipynb": hand_in("a")}, when={"ada/hw.ipynb": (2026, 3, 2, 14, 30, 0)})
     assert rows(klass)[0]["words"] == "1.5 h late" and rows(klass)[0]["time"] == "2026-03-02 13:30:00 UTC"

@@ -11,6 +11,7 @@ from class_files import UNIT, course, hand_in, standing, zipped
 from kvgrade.__main__ import main
 from kvgrade.export import Row, safe
 from kvgrade.export_lms import moodle, read_roster
+from kvgrade.gradebook import connect
 from kvgrade.intake.place import put
 from kvgrade.roster_file import SAFE, folder_id
 from kvgrade.standing import Person, Standing
@@ -109,9 +110,7 @@ def test_times_of_files_reach_hand_ins_that_stand_there(klass: Path, capsys: pyt
 
 
 def test_lateness_that_is_told_is_the_one_that_is_written(klass: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from nbgrader.api import Gradebook
-
-    with Gradebook(f"sqlite:///{klass / 'gradebook.db'}") as book:
+    with connect(f"sqlite:///{klass / 'gradebook.db'}") as book:
         book.add_assignment(UNIT, duedate="2026-03-10 12:00:00 UTC")
     take(klass, {"ada/hw.ipynb": hand_in("a")})
     capsys.readouterr()

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import datetime
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +27,7 @@ from hostile.course import Course
 from hostile.model import MAIN, UNIT, dump, filled
 from kvgrade import gradebook, merge, results, seeds
 from kvgrade.course import Course as Folder
+from kvgrade.gradebook import connect
 from kvgrade.job import Job, Options, run
 from kvgrade.results import Result
 from kvgrade.version import grader_version
@@ -46,9 +48,7 @@ class LateDays(BasePlugin):
 
 
 def book(course: Course):  # type: ignore[no-untyped-def]
-    from nbgrader.api import Gradebook
-
-    return Gradebook(f"sqlite:///{course.folder / 'gradebook.db'}", "llm-internals")
+    return connect(f"sqlite:///{course.folder / 'gradebook.db'}", "llm-internals")
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +219,13 @@ def test_a_new_time_of_handing_in_is_taken_over(course: Course) -> None:
     put(course, standing(course))
     (row,) = [row for row in database(course)["hand-ins"] if row[0] == "emil"]
     assert row[-1] is None
+
+
+def test_a_gradebook_is_made_where_no_environment_is_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """nbgrader looks for `alembic` on PATH then."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    connect(f"sqlite:///{tmp_path / 'gradebook.db'}").close()
+    assert (tmp_path / "gradebook.db").is_file() and os.environ["PATH"] == "/usr/bin:/bin"
 
 
 def test_an_empty_gradebook_is_filled_from_the_release(course: Course, by_us: Course) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 import shutil
 import sqlite3
+import sys
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -208,12 +210,28 @@ def told(course: Course) -> Iterator[None]:
         raise RuntimeError(text) from None
 
 
+def connect(address: str, course_id: str = "default_course") -> Any:
+    """nbgrader's Gradebook, to be closed after use; made where there is none.
+
+    For a new one nbgrader calls `alembic` by name: it is found although the environment is not activated.
+    """
+    from nbgrader.api import Gradebook
+
+    before = os.environ.get("PATH")
+    os.environ["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), before or os.defpath])
+    try:
+        return Gradebook(address, course_id)
+    finally:
+        if before is None:
+            del os.environ["PATH"]
+        else:
+            os.environ["PATH"] = before
+
+
 @contextmanager
 def opened(course: Course) -> Iterator[Any]:
     """nbgrader's gradebook, for bulk work. Raises RuntimeError, see `told`."""
-    from nbgrader.api import Gradebook
-
-    with told(course), Gradebook(course.db_url, course.directory.course_id) as book:
+    with told(course), connect(course.db_url, course.directory.course_id) as book:
         book.db().expire_on_commit = False  # else each commit makes every row be read again, one by one
         with book.db.no_autoflush:
             yield book

@@ -180,12 +180,10 @@ def gradebook(course: Course) -> Iterator[Any]:
 
     Raises RuntimeError for one that can't be used, with the sentence of `grade`.
     """
-    from nbgrader.api import Gradebook
-
     path = of_class.path(course)
     if path and not path.is_file():
         raise CourseError(f"There is no gradebook in {course.root} yet: run `python -m kvgrade grade` first.")
-    with of_class.told(course), Gradebook(course.db_url, course.directory.course_id) as book:
+    with of_class.told(course), of_class.connect(course.db_url, course.directory.course_id) as book:
         yield book
 
 

@@ -26,8 +26,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         yield lab
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
+    """Closed after each file: while it is open the main thread has a running loop, in which no other test can start one."""
     require("chromium")
     require("playwright")
     with chromium() as browser:

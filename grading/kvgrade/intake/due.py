@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..course import Course
+from ..gradebook import connect
 
 
 def due_date(course: Course, unit: str) -> datetime | None:
@@ -13,9 +14,9 @@ def due_date(course: Course, unit: str) -> datetime | None:
     address = course.db_url
     if address.startswith("sqlite:///") and not Path(address.removeprefix("sqlite:///")).is_file():
         return None
-    from nbgrader.api import Gradebook, MissingEntry
+    from nbgrader.api import MissingEntry
 
-    with Gradebook(address) as book:
+    with connect(address, course.directory.course_id) as book:
         try:
             due = book.find_assignment(unit).duedate
         except MissingEntry:
