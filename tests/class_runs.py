@@ -16,7 +16,6 @@ from hostile.course import Course
 from hostile.model import MAIN, UNIT, Notebook, dump, filled
 
 MATERIAL = tricks.material(ROOT)
-POINTS = {"positions_processed": 2.0, "KVCache": 4.0, "cached_attention": 4.0, "kv_cache_bytes": 2.0}
 UNSAFE = "--unsafe-no-sandbox"
 
 

@@ -13,12 +13,13 @@ from nbgrader.api import Gradebook
 from helpers import ROOT, program, require
 from hostile import tricks
 from hostile.model import EXERCISES, UNIT, Material, dump, filled
+from hostile.model import POINTS as AUTOMATIC
 from kvgrade import feedback, grade, handin, results
 from kvgrade.course import Course
 from kvgrade.gradebook import connect
 
 QUESTION = "which_may_share"
-POINTS = {"positions_processed": 2.0, "KVCache": 4.0, "cached_attention": 4.0, "kv_cache_bytes": 2.0, QUESTION: 3.0}
+POINTS = {**AUTOMATIC, QUESTION: 3.0}
 SEED = 4711
 DUE = datetime.datetime(2026, 11, 2, 12, 0)
 NAMES = {

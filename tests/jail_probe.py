@@ -11,6 +11,7 @@ from typing import Any
 from helpers import require
 from kvgrade import stripped, warm
 from kvgrade.cases import call
+from kvgrade.inside import wire
 from kvgrade.inside.confine import Limits
 from kvgrade.worker import Worker
 
@@ -52,7 +53,7 @@ def probe(code: str, **options: Any) -> Any:
 
 def ask(worker: Worker) -> Any:
     """Call `probe` of the answer."""
-    reply = worker.ask({"steps": [call("probe")]}, time.monotonic() + 60, None)
+    reply = worker.ask(wire.pack({"steps": [call("probe")]}), time.monotonic() + 60, None)
     return reply["outcomes"][0]["value"]
 
 

@@ -10,20 +10,17 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 import class_of_80
 from class_of_80 import Student
 from helpers import ROOT, require
-from hostile import tricks
-from hostile.course import Course, checksums
-from hostile.model import UNIT, Trick
-from hostile.writing import MARK
+from hostile import judge, tricks
+from hostile.course import Course
+from hostile.model import POINTS, UNIT
 from kvgrade import grade, results, seeds
 
-POINTS = {"positions_processed": 2.0, "KVCache": 4.0, "cached_attention": 4.0, "kv_cache_bytes": 2.0}
 FULL = os.environ.get("KVLAB_FULL") == "1"
 LIMITS = ("--case-seconds", "4", "--seconds", "20")
 
@@ -58,12 +55,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     course.build()
     students = class_with_all()
     class_of_80.hand_in(students, course.folder / "submitted")
-    kept = [ROOT / "grading", ROOT / "src", ROOT / "notebooks", ROOT / "data"]
-    kept += [course.folder / name for name in ("source", "release", "home", "nbgrader_config.py")]
-    before = checksums(*kept)
-    done = course.kvgrade("grade", "--unit", "01", "--jobs", "2", *LIMITS)
-    after = checksums(*kept)
-    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    with judge.elsewhere(course) as changed:
+        done = course.kvgrade("grade", "--unit", "01", "--jobs", "2", *LIMITS)
     yield Run(course, students, course.marks(), done.returncode, done.stdout + done.stderr, changed)
 
 
@@ -100,25 +93,8 @@ def test_partly_right_ones_get_what_their_answers_earn(run: Run) -> None:
 def test_tricks_get_what_is_due(run: Run) -> None:
     for student in run.students:
         if student.trick and student.name != "no-notebook":
-            _due(run, student.trick)
-
-
-def _due(run: Run, trick: Trick) -> None:
-    marks, wrong = run.marks[trick.name], _wrong(run)
-    for exercise, possible in POINTS.items():
-        due, have = trick.expect.of(exercise), marks[exercise]
-        told = f"{trick.name}, {exercise}: {due}, got {have}\n{run.course.feedback(trick.name)}"
-        if due == "full":
-            assert have == possible, told
-        elif due == "zero":
-            assert have == 0, told
-        elif due == "as wrong":
-            assert have == wrong[exercise], told
-        elif due == "at most wrong":
-            assert have <= wrong[exercise], told
-        elif not isinstance(due, str):
-            assert due[0] * possible <= have <= due[1] * possible, told
-    assert sum(marks.values()) <= trick.expect.most * sum(POINTS.values())
+            found = judge.not_due(student.trick.expect, run.marks[student.name], _wrong(run))
+            assert found == [], f"{student.name}\n{run.course.feedback(student.name)}"
 
 
 def _wrong(run: Run) -> dict[str, float]:
@@ -132,8 +108,7 @@ def _wrong(run: Run) -> dict[str, float]:
 
 def test_nothing_else_changed(run: Run) -> None:
     assert run.changed == []
-    assert [path for path in Path("/tmp").glob(f"{MARK}*")] == []
-    assert [path for path in Path.home().glob(f"{MARK}*")] == []
+    assert judge.left_outside() == []
 
 
 def test_nobody_takes_longer_than_its_own_limits(run: Run) -> None:
@@ -143,25 +118,20 @@ def test_nobody_takes_longer_than_its_own_limits(run: Run) -> None:
 
 
 def test_facts_are_flagged(run: Run) -> None:
-    words = {
-        "changed": ["was changed"],
-        "copied": ["answer cells were found"],
-        "missing": ["is missing", "no answer cell was found", "as it was handed out"],
-        "killed": ["process", "no answer within"],
-        "time": ["no answer within", "not come to an end", "was used up"],
-        "unreadable": [],
-    }
     merged = results.merged(run.course.folder / "results" / UNIT)
     for student in run.students:
-        flags = student.trick.expect.flags if student.trick else ()
-        if not flags or not all(flag in words for flag in flags) or student.name not in merged:
+        asked = judge.words(student.trick) if student.trick else []
+        if not asked or student.name not in merged:
             continue
         result = merged[student.name]
-        if flags == ("unreadable",):
-            assert result.unreadable, student.name
-            continue
-        told = "\n".join([*result.facts, *(mark.text for mark in result.marks.values())])
-        assert any(word in told for flag in flags for word in words[flag]), f"{student.name}: {flags}\n{told}"
+        told = "\n".join(
+            [
+                result.unreadable and f"can't be read: {result.unreadable}",
+                *result.facts,
+                *(mark.text for mark in result.marks.values()),
+            ]
+        )
+        assert any(word in told for word in asked), f"{student.name}: {asked}\n{told}"
 
 
 def test_feedback_export_and_report_follow(run: Run) -> None:

@@ -1,5 +1,6 @@
 """`kvlab run`: executes copies, checks parameters first, reports time, memory and the first error."""
 
+import ast
 import json
 import os
 import signal
@@ -50,6 +51,36 @@ def test_parameters_reach_the_kernel_which_is_this_interpreter(
     assert source.read_bytes() == before
     out = capsys.readouterr().out
     assert "01_a" in out and out.split("peak MB")[1].split()[4] == "ok"
+
+
+def test_parameters_are_those_that_papermill_finds(course: Path) -> None:
+    from papermill import inspect_notebook
+
+    from kvlab.cli.parameters import defaults
+
+    source = add(course, "01_a", first=code_cell("p", "A = -1\nB: str = 'x'  # why\nC = [1, 2]\n", tags=["parameters"]))
+    expected = {name: ast.literal_eval(item["default"]) for name, item in inspect_notebook(str(source)).items()}
+    assert defaults(source) == expected == {"A": -1, "B": "x", "C": [1, 2]}
+    odd = add(course, "02_b", first=code_cell("p", "A = B = len('abc')\nA += 1\nimport os", tags=["parameters"]))
+    assert defaults(odd) == {"A": "len('abc')", "B": "len('abc')"}
+    assert defaults(add(course, "03_c", first=code_cell("p", "A = 1"))) == {}
+
+
+def test_a_parameters_cell_that_is_no_python_is_named(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(course, "01_a", first=code_cell("p", "%matplotlib inline\nA = 1", tags=["parameters"]))
+    assert run(course, "-p", "A", "2") == 2
+    assert "The parameters cell of 01_a.ipynb is not plain Python" in capsys.readouterr().err
+
+
+def test_what_a_kernel_leaves_among_temporary_files_is_gone(
+    course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    add(course, "01_a", "import tempfile; print(tempfile.mkdtemp())")
+    assert run(course) == 0
+    made = Path(printed(course, "01_a").strip())
+    assert made.parent.parent == tmp_path / "tmp" and not made.parent.exists()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 from nbgrader.api import Gradebook
 from nbgrader.plugins import CsvExportPlugin
 
-import graded_class
 from graded_class import NAMES, POINTS, QUESTION, UNIT
 from kvgrade import export, export_lms, standing
 from kvgrade.__main__ import main
@@ -31,17 +29,6 @@ Participant 12,Bob,BOB,,Submitted,,15.00,Yes,-,-,
 Participant 13,Carl,,CARL@example.org,Submitted,,15.00,Yes,-,-,see me
 Participant 14,-Dora,dora,,Submitted,,15.00,Yes,-,-,
 """
-
-
-@pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return graded_class.once(tmp_path_factory)
-
-
-@pytest.fixture
-def course(made: Path, tmp_path: Path) -> Course:
-    shutil.copytree(made, tmp_path / "class")
-    return Course.find(tmp_path / "class")
 
 
 def table(text: str, delimiter: str = ",") -> list[dict[str, str]]:

@@ -69,17 +69,6 @@ def offline(html: bytes) -> Page:
     return page
 
 
-@pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return graded_class.once(tmp_path_factory)
-
-
-@pytest.fixture
-def course(made: Path, tmp_path: Path) -> Course:
-    shutil.copytree(made, tmp_path / "class")
-    return Course.find(tmp_path / "class")
-
-
 def path(course: Course, student: str) -> Path:
     return course.root / "feedback" / student / UNIT / f"{UNIT}.html"
 

@@ -15,7 +15,6 @@ import pytest
 
 from class_runs import (
     MATERIAL,
-    POINTS,
     command,
     copied,
     database,
@@ -28,7 +27,7 @@ from class_runs import (
 )
 from helpers import require
 from hostile.course import Course
-from hostile.model import UNIT, dump, filled
+from hostile.model import POINTS, UNIT, dump, filled
 from kvgrade import plan, pool
 from kvgrade.__main__ import main
 from kvgrade.locks import held

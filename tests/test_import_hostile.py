@@ -236,12 +236,12 @@ def test_a_killed_import_leaves_a_whole_hand_in(tmp_path: Path, monkeypatch: pyt
         place.put(folder, b"old", archive.datetime(2026, 1, 1, tzinfo=archive.UTC))
         count = 0
 
-        def write(path: Path, data: bytes, deadly: int = deadly) -> None:
+        def write(path: Path, data: bytes, mode: int = 0o600, deadly: int = deadly) -> None:
             nonlocal count
             count += 1
             if count == deadly:
                 raise KeyboardInterrupt
-            real(path, data)
+            real(path, data, mode)
 
         monkeypatch.setattr(place, "write_atomic", write)
         with pytest.raises(KeyboardInterrupt):

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from class_runs import MATERIAL, POINTS
+from class_runs import MATERIAL
 from helpers import ROOT, require
-from hostile.model import MAIN, UNIT, dump, filled
+from hostile.model import MAIN, POINTS, UNIT, dump, filled
 from kvgrade import cases, grade, version
 from kvgrade.job import GraderFault, Job, Options, Refused, run
 from kvgrade.results import Result
@@ -81,6 +81,30 @@ def test_grading_is_pure_and_says_what_the_grader_says() -> None:
         assert sum(group.points for group in mark.groups if group.right) == mark.points < mark.possible
         assert mark.text.startswith(f"NOT ISOLATED: {grade.NOT_ISOLATED[14:]}\n{name}: {mark.points:g} of ")
     assert first.key == one.key and not first.isolated and first.measured["seconds"] > 0
+
+
+def test_a_hand_in_leaves_nothing_for_the_next() -> None:
+    """Cases are drawn, and oracles run, once for all hand-ins in a process."""
+    right, wrong = (job(dump(filled(MATERIAL, answers))) for answers in (MATERIAL.right, MATERIAL.wrong))
+    results = [plain(run(one)) for one in (wrong, right, wrong, right)]
+    assert results[0] == results[2] and results[1] == results[3]
+    assert results[1].points == sum(POINTS.values())
+
+
+NO_TORCH = """
+import sys
+from kvgrade import grade
+
+answers = {"kv_cache_bytes": "kv_cache_bytes = lambda *sizes: 1"}
+report = grade.grade("01_kv_cache", answers, 7, isolated=False, only=list(answers))
+print(report.verdicts["kv_cache_bytes"].diagnoses != [], "torch" in sys.modules)
+"""
+
+
+def test_a_grader_imports_torch_only_for_cases_that_need_it() -> None:
+    """Its import takes longer than grading some hand-ins."""
+    done = subprocess.run([sys.executable, "-c", NO_TORCH], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["True", "False"]
 
 
 @pytest.mark.slow

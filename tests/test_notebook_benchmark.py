@@ -1,6 +1,7 @@
 """benchmarks/notebooks.py: it counts what it says, and its comparison tells less work from the same work. No time is judged."""
 
 import importlib
+import io
 import json
 import os
 import subprocess
@@ -28,6 +29,31 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def probe(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module("notebook_probe")
+
+
+def test_a_picture_counts_once_however_it_is_drawn(probe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib import image
+    from matplotlib.figure import Figure
+
+    from kvlab.picture import png
+
+    monkeypatch.setattr(image, "imsave", probe._counting(image.imsave, probe._figure))
+    monkeypatch.setattr(probe, "counts", probe.Counter())
+    png(Figure())
+    assert probe.counts == {"figures": 1}
+    Figure(layout="constrained").savefig(io.BytesIO(), format="png", bbox_inches="tight")
+    assert probe.counts == {"figures": 2}
+
+
+def test_clocks_count_but_not_those_that_run_for_a_time(probe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kvlab import profiling
+
+    monkeypatch.setattr(profiling, "seconds_of", probe._counting(profiling.seconds_of, probe._timed))
+    monkeypatch.setattr(probe, "counts", probe.Counter())
+    profiling.read_bandwidth("cpu", 0.01)
+    assert probe.counts == {}
+    profiling.measure(lambda: None, repeats=3)
+    assert probe.counts["timed calls"] >= 3
 
 
 def test_passes_and_rows_are_those_of_the_model(probe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -274,6 +275,18 @@ def test_the_primer_in_float32_saves_nine_tenths_of_the_work():
         assert seen(ask(client, system, "three"))[1] == 0
         with pytest.raises(ValueError, match="no figures"):
             server.stats("msg_unknown")
+
+
+def test_only_an_address_that_shows_no_certificate_is_reached_without_reading_any(monkeypatch):
+    read = []
+    load = ssl.SSLContext.load_verify_locations
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", lambda *a, **k: read.append(a) or load(*a, **k))
+    import openai
+
+    for address, lists in (("http://127.0.0.1:1/v1", 0), ("https://127.0.0.1:1/v1", 1)):
+        read.clear()
+        direct_client(openai.OpenAI, openai, base_url=address, api_key="k")
+        assert len(read) == lists, address
 
 
 @pytest.mark.skipif(os.name != "posix", reason="the command is stopped with a POSIX signal")

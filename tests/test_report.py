@@ -2,8 +2,6 @@
 
 import dataclasses
 import re
-import shutil
-from pathlib import Path
 
 import pytest
 
@@ -13,17 +11,6 @@ from kvgrade import report, report_facts, results
 from kvgrade.__main__ import main
 from kvgrade.course import Course
 from test_feedback_pages import offline
-
-
-@pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return graded_class.once(tmp_path_factory)
-
-
-@pytest.fixture
-def course(made: Path, tmp_path: Path) -> Course:
-    shutil.copytree(made, tmp_path / "class")
-    return Course.find(tmp_path / "class")
 
 
 def copies(course: Course, n: int, **fields: object) -> None:

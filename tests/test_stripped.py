@@ -1,5 +1,7 @@
-"""The copies of kvlab for jails: what a killed grader leaves is removed, and nothing else."""
+"""The copies of kvlab for jails: each is closed as its exercise says; what a killed grader leaves is removed."""
 
+import importlib
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from helpers import ROOT
+from kvgrade import stripped
 
 TREE = "from kvgrade import stripped; print(stripped.tree(()), flush=True); import sys; sys.stdin.read(1)"
 
@@ -68,3 +71,44 @@ def test_a_folder_of_another_user_stays(tmp_path: Path) -> None:
     process, _ = start(tmp_path)
     assert left.is_dir()
     end(process)
+
+
+CLOSED = sorted(
+    name
+    for row in json.loads((ROOT / "data" / "exercises.json").read_text(encoding="utf-8")).values()
+    for name in row["closed"]
+    if stripped.ours(name)
+)
+
+
+def test_what_is_closed_in_one_copy_is_open_in_the_others() -> None:
+    """The copies share the files that are equal in them."""
+    source = ROOT / "src" / "kvlab"
+    closed = {name: stripped.tree((name,)) for name in CLOSED[::8]}
+    for name, tree in closed.items():
+        differ = [
+            p for p in source.rglob("*.py") if p.read_bytes() != (tree / "kvlab" / p.relative_to(source)).read_bytes()
+        ]
+        assert len(differ) == 1, name
+        stub = tree / "kvlab" / differ[0].relative_to(source)
+        assert (
+            f'refuse("{name}")' in stub.read_text(encoding="utf-8") and stub.stat().st_mode == differ[0].stat().st_mode
+        )
+    whole = stripped.tree(())
+    assert all(p.read_bytes() == (whole / "kvlab" / p.relative_to(source)).read_bytes() for p in source.rglob("*.py"))
+    assert not list(closed[CLOSED[0]].rglob("*.own"))
+
+
+@pytest.mark.parametrize("name", CLOSED)
+def test_a_closed_name_is_found_where_python_finds_it(name: str) -> None:
+    module, _, last = name.rpartition(".")
+    found = getattr(importlib.import_module(module), last)
+    assert stripped._definition(name) == (found.__module__, found.__qualname__)
+
+
+@pytest.mark.parametrize(
+    "name", ["kvlab.nothing", "kvlab.nothing.at_all", "kvlab.arithmetic.math", "kvlab.arithmetic.kv"]
+)
+def test_what_is_no_definition_can_not_be_closed(name: str) -> None:
+    with pytest.raises(ValueError, match="is no function or class at the top of a module"):
+        stripped._definition(name)

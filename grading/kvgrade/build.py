@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from kvlab.atomic import write_atomic
 
 from . import colab, release, stubs
 from .notebook import dumps, source_notebook
@@ -233,14 +233,5 @@ def _write(path: Path, data: bytes, root: Path, say: Callable[[str], None]) -> N
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file in one step: a reader sees the old bytes or the new ones."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-        os.chmod(name, 0o644)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_atomic(path, data, 0o644)

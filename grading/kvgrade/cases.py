@@ -12,7 +12,7 @@ import importlib.util
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -69,9 +69,12 @@ class World(Protocol):
     def observe(self) -> Any: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Case:
-    """One script. `extra_memory`: bytes that the answer may take beyond what the process has before it starts."""
+    """One script, equal to itself alone.
+
+    `extra_memory`: bytes that the answer may take beyond what the process has before it starts.
+    """
 
     steps: tuple[Step, ...]
     world: Callable[[], World] | None = None
@@ -106,9 +109,9 @@ class Mistake:
         return [self.names] if isinstance(self.names, Mapping) else self.names
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exercise:
-    """How one exercise is marked.
+    """How one exercise is marked. It is equal to itself alone.
 
     names: the oracle, as the names that an answer defines. rtol, atol: for floats; integers and booleans are exact.
     seconds: wall clock for one case. compare: replaces the comparison of one case where several results are right; it
@@ -137,17 +140,27 @@ def draw(exercise: Exercise, seed: int) -> dict[str, list[Case]]:
 
 def run_here(case: Case, names: Mapping[str, Any]) -> list[Outcome]:
     """The outcomes of a script on trusted code, in this process. Inputs are copies, as they are in the jail."""
-    import torch
-
     world = case.world() if case.world else None
-    script = steps.plain(list(case.steps), torch.from_numpy)
+    script = steps.plain(list(case.steps), _tensor)
 
     def callback(name: str) -> Any:
         if world is None:
             raise ValueError(f"the case calls {name}, but it has no world")
         return world.observe if name == OBSERVE else world.functions[name]
 
-    return steps.run(names, script, callback, tensor=torch.from_numpy)
+    return steps.run(names, script, callback, tensor=_tensor)
+
+
+@lru_cache(maxsize=1000)
+def wanted(exercise: Exercise, case: Case) -> list[Outcome]:
+    """The oracle's outcomes: run once for all hand-ins of a class in this process, so they must stay as they are."""
+    return run_here(case, exercise.names)
+
+
+def _tensor(array: np.ndarray) -> Any:
+    import torch  # here: cases in numpy alone save its second
+
+    return torch.from_numpy(array)
 
 
 @cache
@@ -207,5 +220,6 @@ __all__ = [
     "run_here",
     "shares",
     "unchanged",
+    "wanted",
     "wire",
 ]

@@ -14,6 +14,7 @@ from typing import Any
 from .units import ROOT, find_units
 
 CONFIG = "nbgrader_config.py"
+STRUCTURE = "{nbgrader_step}/{student_id}/{assignment_id}"  # nbgrader's default
 
 
 class CourseError(RuntimeError):
@@ -65,13 +66,21 @@ class Course:
         """The gradebook, as an SQLAlchemy address."""
         return str(self.directory.db_url)
 
+    def named(self, step: str) -> str:
+        """What nbgrader calls the folder of a step: `submitted`, `release`, … unless nbgrader_config.py says otherwise.
+
+        It is `directory.<step>_directory`, without nbgrader, whose import takes seconds.
+        """
+        return str(self.settings.CourseDirectory.get(f"{step}_directory", step))
+
     def folder(self, step: str, student: str, unit: str) -> Path:
-        """A folder of nbgrader's: `step` is submitted, autograded, feedback or release (whose student is `.`)."""
-        return Path(self.directory.format_path(step, student, unit))
+        """A folder of nbgrader's, as its `format_path`: `step` is a name from `named`, the student of a release is `.`."""
+        form = self.settings.CourseDirectory.get("directory_structure", STRUCTURE)
+        return self.root / form.format(nbgrader_step=step, student_id=student, assignment_id=unit)
 
     def released(self, unit: str) -> Path:
         """The notebook that learners were given. Raises CourseError when it is not here, or is damaged."""
-        path = self.folder(self.directory.release_directory, ".", unit) / f"{unit}.ipynb"
+        path = self.folder(self.named("release"), ".", unit) / f"{unit}.ipynb"
         if not path.is_file():
             raise CourseError(f"{unit} is not released here: run `nbgrader generate_assignment {unit}` in {self.root}.")
         try:
@@ -97,7 +106,7 @@ class Course:
         return {student: folder for student, folder in self._handed_in(unit).items() if not student.isprintable()}
 
     def _handed_in(self, unit: str) -> dict[str, Path]:
-        base = self.root / self.directory.submitted_directory
+        base = self.root / self.named("submitted")
         found = {path.parent.name: path for path in base.glob(f"*/{unit}") if path.is_dir() and not path.is_symlink()}
         return {student: found[student] for student in sorted(found) if not student.startswith(".")}
 

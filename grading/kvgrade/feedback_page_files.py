@@ -21,11 +21,15 @@ READABLE = 0o644  # nbgrader copies the mode to the exchange, where learners rea
 
 @dataclass(frozen=True)
 class Written:
-    """What was done for a unit: pages in all and new or changed ones; what a person should know, one line each."""
+    """What was done for a unit: the pages by student, how many are new or changed, what a person should know."""
 
-    pages: int
+    files: Mapping[str, Path]
     changed: int
     notes: list[str]
+
+    @property
+    def pages(self) -> int:
+        return len(self.files)
 
 
 def write(course: Course, unit: str, students: Sequence[str] = ()) -> Written:
@@ -50,7 +54,8 @@ def write(course: Course, unit: str, students: Sequence[str] = ()) -> Written:
         page = feedback_page.page(title, graded[student], in_book[student], places, hints)
         changed += _place(course, student, unit, page, student in newer)
     notes = _notes(unit, handed_in, graded, in_book, newer) if not students else []
-    return Written(len(wanted), changed, notes)
+    step = course.directory.feedback_directory
+    return Written({s: course.folder(step, s, unit) / f"{unit}.html" for s in wanted}, changed, notes)
 
 
 def _place(course: Course, student: str, unit: str, page: bytes, newer: bool) -> bool:
@@ -73,8 +78,7 @@ def _place(course: Course, student: str, unit: str, page: bytes, newer: bool) ->
 def _write(target: Path, data: bytes) -> bool:
     if target.is_file() and target.read_bytes() == data:
         return False
-    results.write_atomic(target, data)
-    target.chmod(READABLE)
+    results.write_atomic(target, data, READABLE)
     return True
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from . import cases, session, verdict
 from .inside import confine
@@ -65,11 +67,17 @@ def grade(
     return Report(unit, verdicts, facts, isolated, time.perf_counter() - began, running.times)
 
 
+@lru_cache(maxsize=64)
+def _drawn(exercise: cases.Exercise, seed: int) -> dict[str, list[cases.Case]]:
+    """The cases of an exercise: drawn once per process, since all hand-ins of a class get the same ones."""
+    return cases.draw(exercise, seed)
+
+
 def _mark(
     running: session.Session, exercise: cases.Exercise, answer: str, seed: int
 ) -> tuple[verdict.ExerciseVerdict, list[str]]:
     """The verdict of one answer, and the facts that were seen."""
-    drawn = cases.draw(exercise, seed)
+    drawn = _drawn(exercise, seed)
     answered = running.run(exercise, answer, drawn)
     if answered.defined:
         return verdict.judge(exercise, drawn, answered.groups, _note(answered), answer), answered.facts
@@ -93,8 +101,10 @@ def _uses_torch(answers: Mapping[str, str], exercises: Mapping[str, cases.Exerci
     """Whether to import torch ahead: a guess from the texts, since the import takes longer than all the rest."""
     if any("torch" in source or "kvlab" in source for source in answers.values()):
         return True
+    drawn = [_drawn(exercises[name], seed) for name in answers if name in exercises]
+    if "torch" not in sys.modules:  # who draws tensors has imported it
+        return False
     import torch
 
-    drawn = (cases.draw(exercises[name], seed) for name in answers if name in exercises)
     steps = (step for groups in drawn for group in groups.values() for case in group for step in case.steps)
     return any(isinstance(arg, torch.Tensor) for step in steps for arg in step.get("args", ()))

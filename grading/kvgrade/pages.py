@@ -46,6 +46,11 @@ def page(title: str, body: str) -> bytes:
     return f'<!DOCTYPE html>\n<html lang="en">\n<head>\n{head}</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n'.encode()
 
 
+def body(html: bytes) -> str:
+    """The `body` of a page that `page` made."""
+    return html.decode().partition("<main>\n")[2].rpartition("\n</main>")[0]
+
+
 def text(words: str) -> str:
     """Plain text for a page: escaped, without control characters, half characters and signs that turn text around."""
     words = words.replace("\r\n", "\n").encode("utf-8", "replace").decode()

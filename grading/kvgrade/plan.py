@@ -112,10 +112,7 @@ def units(course: Course, words: Sequence[str], students: Sequence[str], exercis
 def _released(course: Course) -> list[Path]:
     from .units import find_units
 
-    found = (
-        course.folder(course.directory.release_directory, ".", path.stem) / f"{path.stem}.ipynb"
-        for path in find_units()
-    )
+    found = (course.folder(course.named("release"), ".", path.stem) / f"{path.stem}.ipynb" for path in find_units())
     return [path for path in found if path.is_file()]
 
 

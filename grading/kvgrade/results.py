@@ -10,12 +10,12 @@ import contextlib
 import errno
 import json
 import math
-import os
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from kvlab import atomic
 
 SCHEMA = 1
 
@@ -137,19 +137,10 @@ def save(folder: Path, result: Result) -> None:
     write_atomic(path(folder, result.key), result.to_json())
 
 
-def write_atomic(target: Path, data: bytes) -> None:
+def write_atomic(target: Path, data: bytes, mode: int = 0o600) -> None:
     """Write a file that is never seen half written, also after a power cut. Raises OSError, see `room`."""
     with room(target):
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(name, target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        atomic.write_atomic(target, data, mode)
 
 
 NO_ROOM = "free some space, then run it again; what was graded is kept."

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import secrets
-import tempfile
 from pathlib import Path
+
+from kvlab.atomic import write_atomic
 
 NAME = "seeds.json"
 
@@ -44,12 +44,4 @@ def _read(path: Path) -> dict[str, int]:
 
 
 def _write(path: Path, seeds: dict[str, int]) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{NAME}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(seeds, file, indent=1)
-            file.write("\n")
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_atomic(path, (json.dumps(seeds, indent=1) + "\n").encode())

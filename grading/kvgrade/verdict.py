@@ -11,7 +11,7 @@ import numpy as np
 from kvlab.check.compare import difference, to_array
 
 from . import told
-from .cases import Case, Exercise, Outcome, run_here
+from .cases import Case, Exercise, Outcome, run_here, wanted
 from .inside.wire import Opaque
 from .results import Group
 from .texts import clean
@@ -82,9 +82,9 @@ class _Row(NamedTuple):
 
 
 def _row(exercise: Exercise, case: Case, outcomes: list[Outcome] | str) -> _Row:
-    wanted = run_here(case, exercise.names)
-    right = not isinstance(outcomes, str) and agrees(exercise, case, outcomes, wanted)
-    return _Row(case, outcomes, wanted, right)
+    its = wanted(exercise, case)
+    right = not isinstance(outcomes, str) and agrees(exercise, case, outcomes, its)
+    return _Row(case, outcomes, its, right)
 
 
 def nothing(exercise: Exercise, why: str) -> ExerciseVerdict:
@@ -93,13 +93,13 @@ def nothing(exercise: Exercise, why: str) -> ExerciseVerdict:
     return ExerciseVerdict(exercise.name, groups, why)
 
 
-def agrees(exercise: Exercise, case: Case, outcomes: Sequence[Outcome], wanted: Sequence[Outcome]) -> bool:
-    """Whether an answer's outcomes are right."""
-    if len(outcomes) != len(wanted):
+def agrees(exercise: Exercise, case: Case, outcomes: Sequence[Outcome], its: Sequence[Outcome]) -> bool:
+    """Whether an answer's outcomes are right: `its` are the oracle's."""
+    if len(outcomes) != len(its):
         return False
     if exercise.compare:
-        return exercise.compare(case, list(outcomes), list(wanted))
-    return all(_step_agrees(exercise, have, want) for have, want in zip(outcomes, wanted, strict=True))
+        return exercise.compare(case, list(outcomes), list(its))
+    return all(_step_agrees(exercise, have, want) for have, want in zip(outcomes, its, strict=True))
 
 
 def same_value(actual: Any, expected: Any, rtol: float, atol: float) -> bool:

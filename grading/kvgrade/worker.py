@@ -89,9 +89,9 @@ class Worker:
             raise wire.WireError("not a message")
         return None if reply["cell"] is None else _error(reply["cell"])
 
-    def ask(self, message: Any, deadline: float, world: World | None) -> Any:
-        """Send a case and answer the callbacks that come before the outcomes."""
-        self._send(self.data_out, message, deadline)
+    def ask(self, message: bytes, deadline: float, world: World | None) -> Any:
+        """Send a packed case and answer the callbacks that come before the outcomes."""
+        self._write(self.data_out, message, deadline)
         for _ in range(MOST_CALLBACKS):
             reply = self._receive(self.data_in, deadline)
             if not isinstance(reply, dict):
@@ -115,7 +115,10 @@ class Worker:
         self._close.close()
 
     def _send(self, fd: int, message: Any, deadline: float) -> None:
-        data = memoryview(wire.pack(message))
+        self._write(fd, wire.pack(message), deadline)
+
+    def _write(self, fd: int, message: bytes, deadline: float) -> None:
+        data = memoryview(message)
         while data:
             self._wait([], [fd], deadline)
             try:

@@ -190,7 +190,13 @@ _COLORS = {
     "--jq-incorrect-color": "#b34e00",
 }
 # The explanation stands on the page itself, whose theme is light or dark: only the theme's own colour is readable on both.
-_STYLE = "<style>.Quiz .Feedback.correct, .Quiz .Feedback.incorrect { color: inherit; line-height: 1.4; }</style>"
+# jupyterquiz colours the chosen answer by an animation, and where there is none (reduced motion) its white text stood on
+# white.
+_STYLE = (
+    "<style>.Quiz .Feedback.correct, .Quiz .Feedback.incorrect { color: inherit; line-height: 1.4; }"
+    " .Quiz .correctButton { background-color: var(--jq-correct-color); }"
+    " .Quiz .incorrectButton { background-color: var(--jq-incorrect-color); }</style>"
+)
 
 
 def _validate(item: Any, where: str) -> None:

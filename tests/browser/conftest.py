@@ -11,7 +11,7 @@ from helpers import require
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-FULL_RUN = "01_kv_cache.ipynb"  # runs as released; the others with FAST, to save the minutes
+FULL_RUN = "00_start.ipynb"  # runs as released; the others with FAST, to save the minutes
 
 
 @pytest.fixture(scope="session")

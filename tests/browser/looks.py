@@ -71,7 +71,5 @@ def take(part: "Locator", name: str) -> Path:
     """A picture of one part of the page in build/screenshots/."""
     path = PICTURES / f"{re.sub(r'[^a-z0-9_]+', '_', name.lower())}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
-    part.scroll_into_view_if_needed()
-    part.element_handle().wait_for_element_state("stable")
-    part.screenshot(path=path, animations="disabled")
+    part.screenshot(path=path)  # scrolls there and waits until nothing moves; draw_all has ended animations
     return path

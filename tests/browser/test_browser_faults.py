@@ -34,7 +34,7 @@ def seat_with(fault: Fault, lab: Lab, browser: "Browser") -> Iterator[Taken]:
     notebook = NotebookPage(page, lab, f"{name}.ipynb")
     try:
         notebook.open().run_all()
-        notebook.patience(20 if fault is not NONE else 120)
+        notebook.patience(12 if fault is not NONE else 120)
         yield Taken(
             Seat(name, FIRST.widgets[:1], FIRST.exercise, FIRST.wrong, FIRST.rule, FIRST.notebook), notebook, watch
         )

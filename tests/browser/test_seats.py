@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)]
+GROUNDS = "labels => labels.map(label => getComputedStyle(label).backgroundColor)"
 
 
 @dataclass
@@ -94,6 +95,7 @@ def test_a_quiz_question_answered_wrong_and_right_explains_both(taken: Taken) ->
 
     path = ROOT / "data" / "quizzes" / f"{taken.seat.unit}.json"
     cell = taken.notebook.cell("quiz.show(")
+    draw_all(taken.notebook.page)  # ends animations too: what is seen must not hang on them
     for question in json.loads(path.read_text(encoding="utf-8")):
         asked = cell.locator(".Quiz").filter(has=taken.notebook.page.get_by_text(question["question"], exact=True))
         options = asked.locator("input[type=radio]")
@@ -106,6 +108,8 @@ def test_a_quiz_question_answered_wrong_and_right_explains_both(taken: Taken) ->
             (option,) = (o for o in question["answers"] if o["answer"] == chosen.text_content())
             verdict = "✓ Right. " if option["correct"] else "✗ No. "
             expect(said).to_have_text(verdict + option["feedback"])
+            grounds = asked.locator("label").evaluate_all(GROUNDS)
+            assert len(set(grounds)) == 2, f"without animations the chosen answer has no colour: {grounds}"
             seen.add(option["answer"])
             options.nth(0).page.keyboard.press("ArrowDown")
         assert seen == {o["answer"] for o in question["answers"]}

@@ -52,6 +52,8 @@ WATCH = """box => {
 }"""
 HANDLES = (".noUi-handle", "select")  # a slider where there is one, else a menu
 KEYS = {".noUi-handle": ("ArrowLeft", "ArrowRight"), "select": ("ArrowUp", "ArrowDown")}
+AT_START = """part => part.tagName === 'SELECT' ? part.selectedIndex === 0
+    : Number(part.getAttribute('aria-valuenow')) <= Number(part.getAttribute('aria-valuemin'))"""
 LIMIT_MS = 15_000
 
 
@@ -61,10 +63,13 @@ def waits(page: Page, notebook: NotebookPage, name: str, presses: int) -> Timing
     box = notebook.cell(mark).locator(".jp-OutputArea-output .widget-vbox").first
     box.scroll_into_view_if_needed()
     handle = next(kind for kind in HANDLES if box.locator(kind).count())
+    keys = KEYS[handle]
+    if box.locator(handle).first.evaluate(AT_START):  # nothing stands before it: go there first
+        keys = keys[::-1]
     seconds: list[float] = []
     for number in range(presses + 2):
         box.evaluate(WATCH)
-        box.locator(handle).first.press(KEYS[handle][number % 2])
+        box.locator(handle).first.press(keys[number % 2])
         waited = page.evaluate(f"Promise.race([kvlabWait, new Promise(end => setTimeout(end, {LIMIT_MS}, null))])")
         if waited is None:
             return None

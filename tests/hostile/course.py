@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import os
 import shutil
@@ -74,6 +75,19 @@ class Course:
                             name = grade.name.removeprefix("check-")
                             found.setdefault(submission.student.id, {})[name] = grade.auto_score
         return found
+
+    def nbgraders_page(self, student: str) -> str:
+        """What `nbgrader generate_feedback` writes for a student."""
+        done = self.nbgrader("generate_feedback", UNIT)
+        assert done.returncode == 0, done.stderr
+        return (self.folder / "feedback" / student / UNIT / f"{UNIT}.html").read_text(encoding="utf-8")
+
+    def nbgraders_scores(self) -> dict[str, float]:
+        """What `nbgrader export` says, by student."""
+        done = self.nbgrader("export", "--to", "grades.csv")
+        assert done.returncode == 0, done.stderr
+        with (self.folder / "grades.csv").open(encoding="utf-8", newline="") as file:
+            return {row["student_id"]: float(row["score"]) for row in csv.DictReader(file)}
 
     def feedback(self, student: str) -> str:
         """What the check cells of a graded hand-in say."""

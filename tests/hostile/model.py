@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 UNIT = "01_kv_cache"
 MAIN = f"{UNIT}.ipynb"
-EXERCISES = ("positions_processed", "KVCache", "cached_attention", "kv_cache_bytes")
+POINTS = {"positions_processed": 2.0, "KVCache": 4.0, "cached_attention": 4.0, "kv_cache_bytes": 2.0}  # automatic ones
+EXERCISES = tuple(POINTS)
 # Known answers that the material takes from grading/answers/. The wrong ones fail a visible check each.
 RIGHT = dict(zip(EXERCISES, ("right_closed_form", "right_arrays", "right_vectorised", "right_product"), strict=True))
 WRONG = dict(

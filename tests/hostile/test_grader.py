@@ -10,19 +10,16 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from helpers import ROOT, require
-from hostile import conventional, tricks
-from hostile.course import Course, checksums
-from hostile.model import UNIT, Trick
+from hostile import conventional, judge, tricks
+from hostile.course import Course
+from hostile.model import POINTS, UNIT, Trick
 from hostile.reading_shared import LOOPBACK_PORTS
-from hostile.writing import MARK
 
 MATERIAL = tricks.material(ROOT)
-POINTS = {"positions_processed": 2.0, "KVCache": 4.0, "cached_attention": 4.0, "kv_cache_bytes": 2.0}
 FULL = os.environ.get("KVLAB_FULL") == "1"
 # Each of them runs into a limit of time, in one exercise or in all.
 SLOW = {
@@ -99,13 +96,9 @@ def run(tmp_path_factory: pytest.TempPathFactory, listeners: list[socket.socket]
     course.build()
     for trick in CHOSEN:
         tricks.place(trick.make(MATERIAL), course.submitted(trick.name))
-    kept = [ROOT / "grading", ROOT / "src", ROOT / "notebooks", ROOT / "data"]
-    kept += [course.folder / name for name in ("source", "release", "home", "nbgrader_config.py")]
-    before = checksums(*kept)
     options = ["--GradeInJail.case_seconds=4", "--GradeInJail.seconds=20"]
-    done = course.nbgrader("autograde", UNIT, "--create", *options)
-    after = checksums(*kept)
-    changed = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    with judge.elsewhere(course) as changed:
+        done = course.nbgrader("autograde", UNIT, "--create", *options)
     return Run(course, course.marks(), done.returncode, done.stderr, changed, _heard(listeners))
 
 
@@ -128,19 +121,7 @@ def test_the_run_ends_well(run: Run) -> None:
 @pytest.mark.parametrize("trick", [t for t in CHOSEN if t.name not in EMPTY_HANDED], ids=lambda trick: trick.name)
 def test_marks_are_what_the_answers_are_worth(run: Run, trick: Trick) -> None:
     marks = run.marks[trick.name]
-    for exercise, possible in POINTS.items():
-        due, have = trick.expect.of(exercise), marks[exercise]
-        if due == "full":
-            assert have == possible, run.course.feedback(trick.name)
-        elif due == "zero":
-            assert have == 0, run.course.feedback(trick.name)
-        elif due == "as wrong":
-            assert have == run.wrong[exercise], run.course.feedback(trick.name)
-        elif due == "at most wrong":
-            assert have <= run.wrong[exercise], run.course.feedback(trick.name)
-        elif not isinstance(due, str):
-            assert due[0] * possible <= have <= due[1] * possible, run.course.feedback(trick.name)
-    assert sum(marks.values()) <= trick.expect.most * sum(POINTS.values())
+    assert judge.not_due(trick.expect, marks, run.wrong) == [], run.course.feedback(trick.name)
     if trick.expect.graded is False:
         assert sum(marks.values()) == 0
         assert f"{UNIT} of {trick.name} can't be read: " in run.log
@@ -148,8 +129,7 @@ def test_marks_are_what_the_answers_are_worth(run: Run, trick: Trick) -> None:
 
 def test_nothing_else_changed(run: Run) -> None:
     assert run.changed == []
-    assert [path for path in Path("/tmp").glob(f"{MARK}*")] == []
-    assert [path for path in Path.home().glob(f"{MARK}*")] == []
+    assert judge.left_outside() == []
     assert run.heard == []
 
 
@@ -164,17 +144,8 @@ def test_the_gradebook_holds_automatic_marks_only(run: Run) -> None:
 
 def test_observed_facts_are_told(run: Run) -> None:
     """A flag is a fact in the log or the feedback; it changes no mark."""
-    words = {
-        "changed": ["was changed"],
-        "copied": ["answer cells were found"],
-        "missing": ["is missing", "no answer cell was found", "as it was handed out"],
-        "killed": ["process", "no answer within"],
-        "time": ["no answer within", "not come to an end", "was used up"],
-        "unreadable": ["can't be read"],
-    }
     for trick in (t for t in CHOSEN if t.name not in EMPTY_HANDED):
-        asked = [word for flag in trick.expect.flags if flag in words for word in words[flag]]
-        if asked and all(flag in words for flag in trick.expect.flags):
+        if asked := judge.words(trick):
             told = "\n".join(line for line in run.log.splitlines() if f"{UNIT} of {trick.name}" in line)
             told += run.course.feedback(trick.name)
             assert any(word in told for word in asked), f"{trick.name}: {trick.expect.flags}\n{told}"

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..course import Course
 
 
 def add_parser(commands: Any) -> None:
@@ -13,6 +17,12 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--unit", action="append", default=[], metavar="05", help="name or number; may be repeated")
     parser.add_argument("--student", nargs="+", default=[], metavar="ID", help="only these students")
+    parser.add_argument(
+        "--zip",
+        choices=("moodle", "canvas"),
+        help="also write a zip for each unit, which this platform takes back: its names are those of the download that "
+        "was imported",
+    )
     parser.add_argument("--course", type=Path, metavar="DIR", help="the folder of the class")
     parser.set_defaults(execute=execute)
 
@@ -22,13 +32,34 @@ def execute(args: argparse.Namespace) -> int:
     from ..course import Course
 
     course = Course.find(args.course)
-    pages = 0
+    pages, whole = 0, True
     for unit in standing.chosen(course, args.unit):
         written = feedback_page_files.write(course, unit, args.student)
         pages += written.pages
         print(f"{unit}: {written.pages} pages, {written.changed} of them new or changed")
         for note in written.notes:
             print(f"  {note}")
+        if args.zip and written.pages:
+            whole &= _zip(course, unit, args.zip, written.files)
     if pages:
         print(f"They are in {course.root / course.directory.feedback_directory}, one folder per student.")
-    return 0 if pages else 1
+    return 0 if pages and whole else 1
+
+
+def _zip(course: Course, unit: str, platform: str, files: Mapping[str, Path]) -> bool:
+    """Write the zip of a unit; whether everyone with a page is in it. One of an earlier run is replaced, or removed."""
+    from .. import results
+    from ..intake import give_back
+    from ..intake.known import sources
+
+    pages = {student: path.read_bytes() for student, path in files.items()}
+    packed = give_back.pack(platform, unit, pages, sources(course.root / "imports", unit))
+    target = course.root / f"feedback-{platform}-{unit}.zip"
+    if packed.students:
+        results.write_atomic(target, packed.data)
+        print(f"  {target}: {len(packed.students)} pages, to be uploaded to {give_back.PLATFORMS[platform]}")
+    else:
+        target.unlink(missing_ok=True)
+    for line in packed.left:
+        print(f"  {line}")
+    return not packed.left

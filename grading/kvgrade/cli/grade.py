@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,7 +111,12 @@ def _grade(args: argparse.Namespace, course: Course, plans: list[Plan], merging:
             if results.load(course.results(plan.unit), key) is None:
                 todo.setdefault(key, (plan, student))
     faults: dict[str, str] = {}
+    ahead = threading.Thread(target=_import_ahead, daemon=True)
     if todo:
+        if merging and not args.scheduler:
+            from .. import pool  # noqa: F401 - two threads must not import what they share
+
+            ahead.start()
         with Progress(len(todo), "graded") as progress, ExitStack() as stack:
             for job, outcome in _outcomes(args, stack, todo):
                 progress.step()
@@ -118,6 +124,8 @@ def _grade(args: argparse.Namespace, course: Course, plans: list[Plan], merging:
                     results.save(course.results(job.unit), outcome)
                 else:
                     faults[job.key] = outcome.why
+    if ahead.is_alive():
+        ahead.join()  # else this thread could see modules that are half imported
     code = int(any(plan.left_out for plan in plans))
     for plan in plans:
         found: dict[str, Result] = {}
@@ -134,6 +142,12 @@ def _grade(args: argparse.Namespace, course: Course, plans: list[Plan], merging:
         _summary(args, plan, found, fresh, merged)
     print(f"{time.monotonic() - began:.1f} s")
     return code
+
+
+def _import_ahead() -> None:
+    """Import what the merger needs, which takes seconds, while other processes grade."""
+    with suppress(Exception):  # the merger imports it again, and says what is wrong
+        import nbgrader.converters  # noqa: F401
 
 
 def _outcomes(

@@ -79,11 +79,15 @@ def execute(args: argparse.Namespace) -> int:
     else:
         if roster is not None:
             known.remember(course.root / "imports", roster)
+        known.remember_sources(course.root / "imports", rows)
         print(f"report: {outcome.save(course.root / 'imports', unit or 'all', rows)}")
     return int(any(row.state == outcome.LOOK for row in rows))
 
 
-_NO_TIMES = "When they were handed in is not known: no timestamp.txt. --timestamps files takes the files' own times."
+_NO_TIMES = (
+    "When they were handed in is not known: no timestamp.txt. --timestamps files takes the files' own times; in a download "
+    "of Canvas or Moodle those are of the download."
+)
 
 
 def _zone(name: str | None) -> tzinfo | None:

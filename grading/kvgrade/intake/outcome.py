@@ -28,6 +28,11 @@ class Row:
     time: str = ""
 
 
+def stands(row: Row) -> bool:
+    """Whether the file of this row is the hand-in that stands in submitted/ after the import, perhaps with a word on it."""
+    return row.state in (TAKEN, UNCHANGED) or (row.state == LOOK and row.words.split("; ")[0] in (TAKEN, UNCHANGED))
+
+
 def table(rows: Sequence[Row]) -> list[str]:
     """Rows as lines of text: those that a person has to look at come last, where they are seen."""
     shown = sorted(rows, key=lambda row: (row.state == LOOK, row))

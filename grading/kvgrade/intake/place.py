@@ -92,8 +92,7 @@ def _stamp(path: Path, time: datetime) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    write_atomic(path, data)
-    path.chmod(0o644)  # as any other file; a temporary one is its owner's alone
+    write_atomic(path, data, 0o644)
 
 
 def _number(folder: Path) -> int:

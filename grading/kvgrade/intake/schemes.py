@@ -44,6 +44,7 @@ class Sender:
     time: datetime | None = None
     copy: int = 0  # the number that a browser or file manager gave a copy
     stem: str = ""  # of a file in a folder: its own name without the unit's
+    part: str = ""  # of the path: the one that Moodle or Canvas named
 
 
 class Reader:
@@ -66,11 +67,11 @@ class Reader:
         for part in parts:
             if match := _MOODLE.match(part):
                 name = match["name"].strip()
-                return Sender("moodle", (name,), match["number"] or "", copy=copy)
+                return Sender("moodle", (name,), match["number"] or "", copy=copy, part=part)
             if match := _CANVAS_HIDDEN.match(part) or _CANVAS.match(part):
                 names = (match["name"],) if "name" in match.groupdict() else ()
                 number = int(match["file"][:18])
-                return Sender("canvas", names, match["user"], bool(match["late"]), number, copy=copy)
+                return Sender("canvas", names, match["user"], bool(match["late"]), number, copy=copy, part=part)
             if match := _BLACKBOARD.match(part):
                 return Sender("blackboard", (match["user"],), time=_stamp(match["time"], self._zone), copy=copy)
         folders = self._folders(parts)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kvlab import checksums
+from kvlab.cli.execute import no_address_parser
 from kvlab.cli.files import full_path
 from kvlab.cli.workspace import default_folder
 from kvlab.paths import constraints_file, data_dir, repo_root
@@ -165,7 +166,8 @@ def check_packages() -> Iterator[Finding]:
 def check_nbgrader() -> Iterator[Finding]:
     """nbgrader, which learners need to validate and instructors to grade."""
     try:
-        import nbgrader
+        with no_address_parser():
+            import nbgrader
     except ImportError as error:
         yield Finding(FAIL, "nbgrader", f"cannot be imported: {error}", install_hint())
         return

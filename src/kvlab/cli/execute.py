@@ -50,9 +50,7 @@ def one_line(text: str, limit: int = 300) -> str:
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
     """Execute; returns `ok`, and `error` as one line that names the cell when it failed."""
-    # Importing rfc3987_syntax, where it is installed, builds a parser for a second or more. nbformat loads it by way
-    # of jsonschema to judge addresses, of which a notebook's format has none; jsonschema does without it.
-    with absent("rfc3987_syntax"):
+    with no_address_parser():
         import papermill
         from nbclient.exceptions import DeadKernelError
         from papermill.exceptions import PapermillExecutionError
@@ -72,6 +70,8 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
             cwd=job["folder"],
             config=kernel_config(Path(job["private"])),
             iopub_timeout=60,
+            # All outputs are here by then; an interpreter with torch takes half a second to end in peace.
+            shutdown_kernel="immediate",
         )
     except PapermillExecutionError as error:
         executed = json.loads(output.read_text(encoding="utf-8"))["cells"]
@@ -84,6 +84,14 @@ def run_job(job: dict[str, Any]) -> dict[str, Any]:
     except DeadKernelError:
         return {"ok": False, "error": "the kernel died (out of memory, or the process was ended)"}
     return {"ok": True, "error": ""}
+
+
+def no_address_parser() -> contextlib.AbstractContextManager[None]:
+    """For imports of nbformat, which loads rfc3987_syntax by way of jsonschema, and that builds a parser for two seconds.
+
+    It judges addresses, of which a notebook's format has none; jsonschema does without it where it is not installed.
+    """
+    return absent("rfc3987_syntax")
 
 
 @contextlib.contextmanager
@@ -133,4 +141,7 @@ def main(path: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    code = main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # the result is written; to take apart what papermill imported would take as long as a short cell

@@ -4,11 +4,11 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+from kvlab import atomic
 from kvlab.cli.errors import CommandError
 
 # What `write_atomic` leaves when it is killed halfway: ".NAME.RANDOM.tmp".
@@ -32,20 +32,10 @@ def write_atomic(path: Path, data: bytes) -> None:
     A link stays a link: the file that it names is written. Raises CommandError, with the reason, when that fails.
     """
     path = Path(os.path.realpath(path))
-    temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes a private file; a notebook gets the rights that any other new file would have.
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        atomic.write_atomic(path, data, 0o666 & ~_umask(), ".tmp")  # the rights that any other new file would have
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise CommandError(
             f"Cannot write {path}: {error.strerror or error}. "
             "Check the rights and the free space of that folder, or choose another one."

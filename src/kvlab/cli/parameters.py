@@ -8,21 +8,38 @@ import contextlib
 from pathlib import Path
 
 from kvlab.cli.errors import CommandError
+from kvlab.cli.files import cell_source, parse_notebook
 
 Value = str | int | float | bool
 
 
 def defaults(notebook: Path) -> dict[str, object]:
-    """Name to default value of every parameter; a value that is no literal is given as its text."""
-    import papermill
+    """Name to default value of every parameter; a value that is no literal is given as its text.
 
+    They are the assignments in the first cell with the tag `parameters`, as for papermill, which is not imported here:
+    that takes longer than the whole command. Raises CommandError when the cell is no plain Python.
+    """
+    cells = parse_notebook(notebook.read_bytes())["cells"]
+    tagged = (cell for cell in cells if "parameters" in cell.get("metadata", {}).get("tags", []))
+    try:
+        statements = ast.parse(cell_source(next(tagged, {}))).body
+    except SyntaxError as error:
+        raise CommandError(
+            f"The parameters cell of {notebook.name} is not plain Python ({error}). Use assignments only."
+        ) from error
     found: dict[str, object] = {}
-    for name, item in papermill.inspect_notebook(str(notebook)).items():
-        try:
-            found[name] = ast.literal_eval(item["default"])
-        except (ValueError, SyntaxError):
-            found[name] = item["default"]
+    for node in statements:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id: _literal(node.value) for target in targets if isinstance(target, ast.Name)}
     return found
+
+
+def _literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return ast.unparse(node)
 
 
 def convert(name: str, text: str, default: object) -> Value:

@@ -206,7 +206,8 @@ def _watch(private: Path, log: Path, timeout: float, stop: threading.Event) -> t
     import psutil
 
     command = [sys.executable, "-m", "kvlab.cli.execute", str(private / "job.json")]
-    env = environment(private)
+    # The kernel is ended without a word, so what it leaves among temporary files must go with the folder.
+    env = environment(private) | {"TMPDIR": str(private)}
     # The kernel's notices (about TCP, about a frozen debugger) are of no use here; a real failure is in the result.
     with log.open("wb") as errors:
         stderr = None if sys.stderr.isatty() else errors

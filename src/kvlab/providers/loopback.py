@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 import weakref
 from types import ModuleType
 from typing import Any
@@ -38,7 +39,14 @@ def direct_client(make: Any, sdk: ModuleType, **options: Any) -> Any:
     """make(**options), a client of the SDK `sdk`, that ignores proxies: a proxy can't reach this machine's loopback,
     and would see every prompt. Its connections close with it.
     """
-    http = sdk.DefaultHttpxClient(trust_env=False)
+    http = sdk.DefaultHttpxClient(trust_env=False, verify=_certificates(str(options.get("base_url", ""))))
     client = make(http_client=http, **options)
     weakref.finalize(client, http.close)
     return client
+
+
+def _certificates(url: str) -> ssl.SSLContext | bool:
+    """What a client of this address trusts: nobody where no certificate is ever shown, since reading the usual list
+    takes longer than a request. A redirect to https is refused then.
+    """
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if url.startswith("http://") else True

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kvlab.front_end import prepare_page
-from kvlab.picture import as_base64, image_html, png
+from kvlab.picture import as_base64, image_html
 from kvlab.show import Table
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ class Explorer:
         self._compute, self._prepare, self._adjust = compute, prepare, adjust
         self._quiet = False
         self._result = compute(**settings)
-        self._picture = png(self._result.figure)
+        from kvlab.redraw import Redraw  # matplotlib is loaded by now
+
+        self._redraw = Redraw()
+        self._picture = self._redraw.png(self._result.figure)
         try:
             self.controls = build()
             self._build_panel()
@@ -143,7 +146,7 @@ class Explorer:
             if self._prepare is not None:
                 self._prepare(name, self.controls)
             result = self._compute(**{key: control.value for key, control in self.controls.items()})
-            picture = png(result.figure)
+            picture = self._redraw.png(result.figure)
             if self._adjust is not None:
                 self._adjust(self.controls, result.values)
             self._result, self._picture = result, picture
