@@ -15,7 +15,8 @@ ifeq ($(OS),Windows_NT)
 BIN := $(CURDIR)/$(VENV)/Scripts
 endif
 PY := $(BIN)/python
-SHARED = -n $(TEST_WORKERS) --dist loadfile
+# One thread each: processes that share the cores would wait for each other's.
+PYTEST = OMP_NUM_THREADS=1 $(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 # Installing again is needed only when one of these files changed; the stamp's name holds their checksum.
 HASH := $(shell cat pyproject.toml constraints.txt | cksum | tr -d ' ')
@@ -42,10 +43,10 @@ lab: $(STAMP)-base ## open the course in JupyterLab
 	@$(PY) -m kvlab lab $(LAB_ARGS)
 
 test: $(STAMP)-all ## run all tests that need no root; those whose tool is missing are skipped by name
-	$(PY) -m pytest $(SHARED) $(PYTEST_ARGS)
+	$(PYTEST) $(PYTEST_ARGS)
 
 test-all: $(STAMP)-all ## run all tests, long forms too; a missing tool (bubblewrap, Chromium, ...) is a failure
-	KVLAB_REQUIRE=all KVLAB_FULL=1 $(PY) -m pytest $(SHARED) $(PYTEST_ARGS)
+	KVLAB_REQUIRE=all KVLAB_FULL=1 $(PYTEST) $(PYTEST_ARGS)
 
 check: $(STAMP)-all ## lint, format, types, and that notebooks and data are as built
 	@+$(MAKE) --no-print-directory -k -j 4 check-lint check-format check-types check-drift
