@@ -144,21 +144,17 @@ def stop(process: subprocess.Popen[bytes]) -> str:
         # bubblewrap asks to die with its parent, but does so too late for a parent that is killed at once. So kill its
         # child too: it is in the list or, younger than that, stopped in the process group.
         os.killpg(process.pid, signal.SIGSTOP)
-        watched = list(_handles(process.pid))
+        watched = [*_handles(process.pid), os.pidfd_open(process.pid)]
         os.killpg(process.pid, signal.SIGKILL)
         for handle in watched:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
-    try:
-        process.wait(_PATIENCE)
-        for handle in watched:
-            gone = select.poll()
-            gone.register(handle, select.POLLIN)
-            gone.poll(_PATIENCE * 1000)
-    except subprocess.TimeoutExpired:
-        pass  # the kernel holds it, killed as it is: nothing more can be done, and the caller must go on
-    for handle in watched:
+    for handle in watched:  # Popen.wait with a limit would sleep and look, sleep and look
+        gone = select.poll()
+        gone.register(handle, select.POLLIN)
+        gone.poll(_PATIENCE * 1000)  # no longer: the kernel may hold it, killed as it is, and the caller must go on
         os.close(handle)
+    process.poll()
     words = last_words(process)
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
