@@ -60,3 +60,17 @@ def write_notebook(path: Path, cells: list[dict[str, Any]]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(notebook, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return path
+
+
+def words_outside(figure: Any) -> list[str]:
+    """Titles and axis labels of a matplotlib figure that its edge cuts."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    width, height = canvas.get_width_height()
+    texts = [text for axes in figure.axes for text in (axes.title, axes.xaxis.label, axes.yaxis.label)]
+    boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in texts]
+    return [
+        words for words, box in boxes if box.x0 < -0.5 or box.y0 < -0.5 or box.x1 > width + 0.5 or box.y1 > height + 0.5
+    ]

@@ -72,6 +72,12 @@ def test_a_parameters_cell_that_is_no_python_is_named(course: Path, capsys: pyte
     assert "The parameters cell of 01_a.ipynb is not plain Python" in capsys.readouterr().err
 
 
+def test_a_parameters_cell_that_no_file_can_hold_is_named(course: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    add(course, "01_a", first=code_cell("p", "A = '\ud800'", tags=["parameters"]))  # a lone surrogate
+    assert run(course, "-p", "A", "2") == 2
+    assert "The parameters cell of 01_a.ipynb is not plain Python" in capsys.readouterr().err
+
+
 def test_what_a_kernel_leaves_among_temporary_files_is_gone(
     course: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

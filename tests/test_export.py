@@ -274,3 +274,23 @@ def test_without_a_gradebook_none_is_made(course: Course) -> None:
     with pytest.raises(CourseError, match="no gradebook"):
         export.rows(course, UNIT)
     assert not (course.root / "gradebook.db").exists()
+
+
+@pytest.mark.parametrize("way", ["another", "a link", "a link set aside", "readable again"])
+def test_marks_of_an_older_file_are_told(course: Course, way: str, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["export", "--course", str(course.root)]
+    assert main(command) == 0 and "handed in again" not in capsys.readouterr().err
+    who = "dora" if way == "readable again" else "anna"
+    hand_in = course.root / "submitted" / who / UNIT / f"{UNIT}.ipynb"
+    hand_in.unlink()
+    assert main(command) == 0, "who took a file away has handed in nothing"
+    if way == "a link":
+        hand_in.symlink_to("/etc/passwd")
+    elif way == "a link set aside":  # as `grade` does
+        hand_in.with_name(f"{UNIT}.ipynb.1.set-aside").symlink_to("/etc/passwd")
+    else:
+        hand_in.write_bytes(b"{}")
+    assert main(command) == 1
+    line = f"{UNIT}: 1 handed in again since it was graded, the marks are about the older file: {who} (run `"
+    assert line in capsys.readouterr().err
+    assert main([*command, "--format", "moodle"]) == 1 and line in capsys.readouterr().err

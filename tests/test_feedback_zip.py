@@ -4,6 +4,8 @@ The rules are written down here as their sources have them: Moodle's mod/assign/
 app/models/abstract_assignment.rb (`infer_comment_context_from_filename`).
 """
 
+import dataclasses
+import hashlib
 import io
 import json
 import re
@@ -17,7 +19,7 @@ import pytest
 import graded_class
 from class_files import zipped
 from graded_class import UNIT
-from kvgrade import feedback_page_files, pages
+from kvgrade import feedback_page_files, pages, results
 from kvgrade.__main__ import main
 from kvgrade.course import Course
 from kvgrade.intake.give_back import pack
@@ -65,12 +67,17 @@ def unzipped(data: bytes) -> dict[str, bytes]:
 
 
 def import_from(course: Course, names: dict[str, str], *options: str) -> int:
-    """Import the class's own hand-ins under a platform's names, with a roster; the exit code."""
+    """Import the class's own hand-ins under a platform's names, with a roster, as if then graded; the exit code."""
     source, roster = course.root.parent / "in.zip", course.root.parent / "roster.csv"
     source.write_bytes(zipped({path: graded_class.HAND_INS[student] for student, path in names.items()}))
     roster.write_text(ROSTER, encoding="utf-8")
     command = ["import", str(source), "--unit", "01", "--roster", str(roster), "--course", str(course.root)]
-    return main([*command, *options])
+    code = main([*command, *options])
+    files = {student: folder / f"{UNIT}.ipynb" for student, folder in course.submitted(UNIT).items()}
+    found = results.merged(course.results(UNIT))  # an import keeps a file in another form: it has another checksum
+    sums = {student: hashlib.sha256(path.read_bytes()).hexdigest() for student, path in files.items()}
+    graded_class.stands(course, {s: dataclasses.replace(one, submission=sums[s]) for s, one in found.items()})
+    return code
 
 
 @pytest.mark.parametrize("form", ["{}_{}_assignsubmission_file_/hw (1).ipynb", "{}_{}_assignsubmission_file/a/b.ipynb",
@@ -115,7 +122,10 @@ def test_who_is_not_in_the_zip_is_named(course: Course, capsys: pytest.CaptureFi
         capsys.readouterr().out
     )
     import_from(course, {"anna": "Anna Of Class_11_assignsubmission_file_/a.ipynb", "bob": "bob/01.ipynb"})
-    assert main([*command, "--student", "anna"]) == 0 and len(unzipped(target.read_bytes())) == 1
+    target.write_bytes(b"of the class")
+    some = target.with_name(f"feedback-moodle-{UNIT}-some.zip")
+    assert main([*command, "--student", "anna"]) == 0 and len(unzipped(some.read_bytes())) == 1
+    assert target.read_bytes() == b"of the class", "one student's zip leaves that of the class"
     capsys.readouterr()
     assert main(command) == 1
     said = capsys.readouterr().out
@@ -134,6 +144,11 @@ def test_who_is_not_in_the_zip_is_named(course: Course, capsys: pytest.CaptureFi
         ("canvas", "ada_71_700_work.zip/a.ipynb", "handed in no .ipynb file"),
         ("canvas", "ada_71_700_a.ipynb.txt", "handed in no .ipynb file"),
         ("canvas", "ada_71_700_my_link.ipynb", "for that of a link"),
+        ("canvas", "ada_7_71_700_a.ipynb", "Canvas would read other numbers"),
+        ("canvas", "anon_71_700_a.ipynb", "Canvas would read other numbers"),
+        ("canvas", "ada_71_700_a\\b.ipynb", "has a backslash or other characters"),
+        ("canvas", "ada_71_700_a\x7f.ipynb", "has a backslash or other characters"),
+        ("canvas", f"ada_71_700_{'a' * 300}.ipynb", "has a backslash or other characters"),
     ],
 )
 def test_paths_that_no_platform_would_find_again(platform: str, path: str, why: str) -> None:
@@ -158,9 +173,28 @@ def test_two_students_with_one_number_get_nothing() -> None:
     paths = {"ada": "Ada_11_assignsubmission_file_/a.ipynb", "bea": "Bea_11_assignsubmission_file_/a.ipynb"}
     paths["cem"] = "Cem_12_assignsubmission_file_/a.ipynb"
     packed = pack("moodle", UNIT, dict.fromkeys(paths, PAGE), paths)
-    assert packed.students == ["cem"] and packed.left == [
-        "2 not in the zip, they have one number in the download from Moodle, and only one of them can be its owner: ada, bea"
-    ]
+    why = "ada and bea have one number in the download from Moodle, and only one of them can be its owner"
+    assert packed.students == ["cem"] and packed.left == [f"2 not in the zip, {why}: ada, bea"]
+    packed = pack("moodle", UNIT, {"ada": PAGE}, paths)
+    assert packed.students == [] and packed.left == [f"1 not in the zip, {why}: ada"], (
+        "also where one alone is asked for"
+    )
+    packed = pack("canvas", UNIT, dict.fromkeys("ab", PAGE), {"a": "ada_71_700_a.ipynb", "b": "ada_71_800_a.ipynb"})
+    assert packed.students == [] and "a and b have one number" in packed.left[0], "Canvas' number is a person's"
+
+
+@pytest.mark.parametrize("student", [[], ["--student", "anna"]])
+def test_a_page_about_an_older_file_is_named(
+    course: Course, student: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    import_from(course, {s: f"{s}_{n}_assignsubmission_file_/a.ipynb" for s, n in NUMBERS.items()})
+    command = ["feedback", "--unit", "01", *student, "--course", str(course.root)]
+    assert main([*command, "--zip", "moodle"]) == 0
+    (course.root / "submitted" / "anna" / UNIT / f"{UNIT}.ipynb").write_bytes(b"{}")
+    capsys.readouterr()
+    assert main([*command, "--zip", "moodle"]) == 1
+    assert "1 handed in again since it was graded, the page is about the older file: anna" in capsys.readouterr().out
+    assert main(command) == 0
 
 
 def test_the_last_import_says_where_a_hand_in_came_from(course: Course) -> None:

@@ -1,11 +1,13 @@
 """`kvgrade import` against zips that were made to hurt, names of all kinds, and everything in the hostile catalogue."""
 
+import errno
 import io
 import os
 import re
 import stat
 import string
 import struct
+import sys
 import tracemalloc
 import unicodedata
 import zipfile
@@ -251,3 +253,29 @@ def test_a_killed_import_leaves_a_whole_hand_in(tmp_path: Path, monkeypatch: pyt
         assert place.put(folder, b"new", archive.datetime(2026, 2, 1, tzinfo=archive.UTC)).state == "taken"
         assert (folder / f"{UNIT}.ipynb").read_bytes() == b"new"
         assert b"old" in [path.read_bytes() for path in folder.glob("earlier-*.set-aside")]
+
+
+def test_an_import_that_nobody_reads_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in `import … | head -2`: the first print fails, after the hand-ins were placed."""
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError(errno.EPIPE, "Broken pipe")
+
+    klass, source, roster = course(tmp_path / "class"), tmp_path / "in.zip", tmp_path / "roster.csv"
+    source.write_bytes(zipped(GOOD))
+    roster.write_text("id,name\nada,Ada Lovelace\n", encoding="utf-8")
+    monkeypatch.setattr(sys, "stdout", Closed())
+    assert main(["import", str(source), "--roster", str(roster), "--course", str(klass)]) == 1
+    assert standing(klass) == {"ada": "a"}
+    kept = {path.name for path in (klass / "imports").iterdir()}
+    assert kept == {"all-1.csv", f"files-{UNIT}.json", "roster-ids.json"}
+
+
+def test_a_damaged_record_is_told_before_anything_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    klass, source = course(tmp_path / "class"), tmp_path / "in.zip"
+    source.write_bytes(zipped(GOOD))
+    (klass / "imports").mkdir()
+    (klass / "imports" / f"files-{UNIT}.json").write_text("[]")
+    assert main(["import", str(source), "--course", str(klass)]) == 1
+    assert "is damaged: delete it" in capsys.readouterr().err and standing(klass) == {}

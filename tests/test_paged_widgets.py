@@ -82,6 +82,8 @@ def test_waste_widget_shows_what_the_plain_function_returns() -> None:
     curve, mark = shown.figure.axes[0].get_lines()
     assert list(curve.get_ydata()) == [100 * share for share in shown.values["shares"].values()]
     assert list(mark.get_xdata()) == [16]
+    assert f"mean length as drawn, cut at 2,048   | {shown.values['mean']:.0f} tokens" in shown.table
+    assert ("2,048", 2048) in shown.controls["block_size"].options
     shown.controls["block_size"].value = 256
     assert shown.values == widgets.waste_by_block(480, 256)
 
@@ -149,5 +151,7 @@ def test_window_widget_shows_what_the_plain_function_returns() -> None:
     shown.controls["window"].value = 6
     shown.controls["n_new"].value = 1
     assert shown.values == widgets.window_view(12, 1, 6, 8)
-    shown.controls["n_new"].value = 13
-    assert "13 queries" in shown.message and shown.values == widgets.window_view(12, 1, 6, 8)
+    shown.controls["n_new"].value = 13  # more than there are tokens: the other slider comes along
+    assert not shown.message and shown.values == widgets.window_view(13, 13, 6, 8)
+    shown.controls["n_tokens"].value = 5
+    assert not shown.message and shown.values == widgets.window_view(5, 5, 6, 8)

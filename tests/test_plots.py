@@ -69,6 +69,13 @@ def test_bars_draw_heights_numbers_and_muted_ones() -> None:
     assert set(axes.get_lines()[0].get_ydata()) == {0.5}
 
 
+@pytest.mark.parametrize(
+    ("height", "written"), [(3298.4, "3,298"), (999.4, "999"), (999.6, "1,000"), (16.06, "16.1"), (1.53e-5, "1.53e-05")]
+)
+def test_bars_write_large_numbers_with_thousands(height: float, written: str) -> None:
+    assert [text.get_text() for text in plots.bars({"a": height}, "x", "y").axes[0].texts] == [written]
+
+
 @pytest.mark.parametrize(("threshold", "coloured"), [(0.9, 4), (0.5, 1), (0.62, 1), (1.0, 5)])
 def test_cumulative_colours_the_bars_up_to_the_one_that_crosses(threshold: float, coloured: int) -> None:
     axes = plots.cumulative([0.09, 0.62, 0.18, 0.04, 0.02], threshold, ["c", "a", "b", "d", "e"]).axes[0]

@@ -64,6 +64,17 @@ def test_the_widget_shows_what_the_plain_function_returns() -> None:
     assert max(roof.get_ydata()) == pytest.approx(values["peak"] / 1e12)
 
 
+def test_two_passes_at_one_point_are_both_seen() -> None:
+    shown = widgets.roofline_explorer(prompt=1, batch=1, context=1)
+    _, prefill, decode = shown.figure.axes[0].get_lines()
+    assert list(prefill.get_xydata()[0]) == list(decode.get_xydata()[0])
+    assert prefill.get_markerfacecolor() == "none" and prefill.get_markersize() > 1.5 * decode.get_markersize()
+    _, square, _ = shown.figure.axes[0].get_legend().get_lines()
+    assert square.get_markerfacecolor() == "none", "the legend shows the mark as it is drawn"
+    assert "1 cache of 1 token take" in shown.table
+    assert [line.get_label() for line in (prefill, decode)] == ["prefill, 1 token", "decode, batch 1"]
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_every_choice_works_on_every_gpu(model: str) -> None:
     for gpu in published.gpus():

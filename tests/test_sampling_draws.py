@@ -152,6 +152,7 @@ def test_token_probability_and_entropy_by_hand() -> None:
         expected = -math.fsum(p * math.log(p) for p in probs)
         assert sampling.entropy_at(logits, temperature) == pytest.approx(expected)
         assert sampling.entropy(probs) == pytest.approx(expected)
+    assert str(sampling.entropy([0.0, 1.0])) == "0.0", "no -0.0, which tables write as -0.000"
     assert sampling.entropy([0.0, 1.0]) == 0 and sampling.entropy([3, 3]) == pytest.approx(math.log(2))
 
 

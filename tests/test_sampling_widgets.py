@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import kvlab
+from helpers import words_outside
 from kvlab import generate, sampling, widgets
 from kvlab.model import Llama
 from kvlab.sampling import SamplingSettings
@@ -72,6 +73,12 @@ def test_entropies(logits: torch.Tensor) -> None:
     assert view["entropy_after"] == 0 and view["left"] == 1 and view["entropy_before"] > 1
 
 
+def test_one_token_left_is_told_as_one_without_entropy(logits: torch.Tensor) -> None:
+    view = widgets.lab_view(logits, SamplingSettings(top_k=1))
+    assert alt_text(view).endswith("after, 1 token left.") and "-0.000" not in stage_table(view).to_text()
+    assert alt_text(widgets.lab_view(logits, SamplingSettings(top_k=2))).endswith("after, 2 tokens left.")
+
+
 def test_svg_shows_each_number_and_escapes_labels(logits: torch.Tensor) -> None:
     labels = [f"<{token}>" for token in range(60)]
     view = widgets.lab_view(logits, FULL, labels=labels, n_draws=100)
@@ -86,6 +93,14 @@ def test_svg_shows_each_number_and_escapes_labels(logits: torch.Tensor) -> None:
     longest = max(view["before"] + view["after"])
     drawn = [share for pair in zip(view["before"], view["after"], strict=True) for share in pair]
     assert widths == pytest.approx([scale * share / longest for share in drawn], abs=0.1)
+
+
+def test_the_mark_of_the_draws_stands_below_the_number_of_the_bar_before(logits: torch.Tensor) -> None:
+    page = widgets.bars_svg(widgets.lab_view(logits, SamplingSettings(seed=0), n_draws=100, n_shown=3))
+    numbers = [float(y) for y in re.findall(r'y="(\d+)" text-anchor="start" font-size="10" fill="#000000">0', page)]
+    marks = [float(y) for y in re.findall(r'y="(\d+)" width="3"', page)]
+    assert len(marks) == 3 and len(numbers) == 6
+    assert all(mark > baseline for mark, baseline in zip(marks, numbers[::2], strict=True))
 
 
 def test_a_hidden_picture_gives_nothing_away(logits: torch.Tensor) -> None:
@@ -216,6 +231,12 @@ def test_tree_widget_draws_each_kept_beam(primer: Llama) -> None:
     assert [len(step) for step in shown.values["steps"]] == [1] * 4
     shown.controls["prompt"].value = " "
     assert "empty" in shown.message
+
+
+@pytest.mark.parametrize("n_beams", [1, 2])
+def test_the_smallest_tree_has_room_for_its_words(primer: Llama, n_beams: int) -> None:
+    figure = widgets.beam_tree(primer, n_beams=n_beams, n_new=1).figure
+    assert words_outside(figure) == []
 
 
 # --- planted faults -------------------------------------------------------------------------------------------------

@@ -115,6 +115,14 @@ def test_the_widget_shows_what_the_plain_function_returns() -> None:
     assert str(shown.values["padding"]) in shown.html
 
 
+def test_the_table_says_why_a_step_may_exceed_the_budget() -> None:
+    reason = "a prompt above the budget is not cut, it gets a step to itself"
+    shown = widgets.scheduler_timeline(MODEL, "continuous")
+    assert shown.values["most_tokens"] == 96 > shown.values["token_budget"] and reason in shown.table
+    shown.controls["policy"].value = "chunked"
+    assert shown.values["most_tokens"] <= shown.values["token_budget"] and reason not in shown.table
+
+
 def test_a_budget_below_the_places_is_a_sentence_and_the_figure_stays() -> None:
     shown = widgets.scheduler_timeline(MODEL)
     before = shown.values

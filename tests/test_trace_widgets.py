@@ -8,6 +8,7 @@ import pytest
 import kvlab
 from kvlab import arithmetic, faults, generate, sampling, trace, widgets
 from kvlab.model import Llama
+from kvlab.trace.compare import LIMIT
 from kvlab.widgets.trace_stepper import SETTINGS, stage_figure
 
 PNG = b"\x89PNG"
@@ -185,6 +186,16 @@ def test_break_trace_names_the_stage_and_shows_both_texts(primer: Llama) -> None
     )
     line = shown.figure.axes[0].get_lines()[0]
     np.testing.assert_allclose(line.get_ydata(), [max(1e-9, value) for value in found["by_stage"].values()])
+    shown.controls["fault"].value = "residual_left_out"
+    found = shown.values
+    # later blocks put stages to the left of the first one above the line: the figure must name the first
+    assert found["first_wrong"] == "prefill, block 1, residual 1" and found["by_stage"]["norm 1"] > LIMIT
+    ring = next(line for line in shown.figure.axes[0].get_lines() if line.get_label() == "first apart")
+    place = list(found["by_stage"]).index("residual 1")
+    assert list(ring.get_xdata()) == [place] and list(ring.get_ydata()) == [found["by_stage"]["residual 1"]]
+    assert "first apart" in [text.get_text() for text in shown.figure.axes[0].get_legend().get_texts()]
+    shown.controls["fault"].value = "none"
+    assert len(shown.figure.axes[0].get_lines()) == 2, "nothing is apart: no ring"
     assert trace.check(trace.trace_call(primer, TEXT), primer).ok, "the fault must end"
     with pytest.raises(ValueError, match="no fault 'gremlin'"):
         widgets.run_trace_fault(primer, "gremlin")

@@ -15,6 +15,7 @@ import torch
 from nbclient import NotebookClient
 
 import kvlab
+from helpers import words_outside
 from kvlab import attention, cache, generate, model, published, widgets
 from kvlab.model import Llama
 from kvlab.widgets.break_it import CHOICES, CHUNK, FIRST_STEP, LENGTH, TOKENS
@@ -157,6 +158,16 @@ def test_calculator_shows_what_the_plain_function_returns() -> None:
     assert shown.message == "" and shown.controls["n_kv_heads"].value == 0
     assert len(shown.controls["n_kv_heads"].options) == 1
     assert shown.values == widgets.kv_sizes("deepseek-v3", 2**18, 4, 8)
+
+
+@pytest.mark.parametrize("name", published.models())
+def test_calculator_has_room_for_its_longest_title(name: str) -> None:
+    shown = widgets.kv_calculator(name, seq_len=2**20, batch=251, bits=4)
+    assert words_outside(shown.figure) == []
+
+
+def test_calculator_counts_one_token_as_one() -> None:
+    assert ": 1 token, batch 1" in widgets.kv_calculator(seq_len=1).figure.axes[0].get_title()
 
 
 @pytest.mark.parametrize("name", published.models())

@@ -14,7 +14,7 @@ from typing import Any
 from .units import ROOT, find_units
 
 CONFIG = "nbgrader_config.py"
-STRUCTURE = "{nbgrader_step}/{student_id}/{assignment_id}"  # nbgrader's default
+STRUCTURE = "{nbgrader_step}/{student_id}/{assignment_id}"  # nbgrader's default, and the only one here
 
 
 class CourseError(RuntimeError):
@@ -50,6 +50,11 @@ class Course:
 
         settings = load_config(self.root / CONFIG)
         settings.CourseDirectory.root = str(self.root)
+        structure = settings.CourseDirectory.get("directory_structure", STRUCTURE)
+        if Path(structure) != Path(STRUCTURE):
+            raise CourseError(
+                f"{self.root / CONFIG} sets directory_structure to {structure!r}; leave it {STRUCTURE!r}."
+            )
         if self.aside:
             settings.CourseDirectory.db_url = f"sqlite:///{self.aside / 'gradebook.db'}"
         return settings
@@ -75,8 +80,7 @@ class Course:
 
     def folder(self, step: str, student: str, unit: str) -> Path:
         """A folder of nbgrader's, as its `format_path`: `step` is a name from `named`, the student of a release is `.`."""
-        form = self.settings.CourseDirectory.get("directory_structure", STRUCTURE)
-        return self.root / form.format(nbgrader_step=step, student_id=student, assignment_id=unit)
+        return self.root / STRUCTURE.format(nbgrader_step=step, student_id=student, assignment_id=unit)
 
     def released(self, unit: str) -> Path:
         """The notebook that learners were given. Raises CourseError when it is not here, or is damaged."""

@@ -147,7 +147,7 @@ def _question(place: Place, score: Score, answered: bool) -> str:
     if unmarked:
         parts.append("<p>A person reads this answer. Its points come later.</p>")
     elif not answered:
-        parts.append("<p>There is no answer: the cell is as it was handed out.</p>")
+        parts.append("<p>There is no answer: the cell is as it was handed out, or no longer there.</p>")
     return "\n".join([*parts, *_comment(score)])
 
 

@@ -32,6 +32,11 @@ class Report:
     def points(self) -> float:
         return sum(v.points for v in self.verdicts.values())
 
+    @property
+    def fault(self) -> str:
+        """The fact that the grader itself failed at an exercise, "" when it did not."""
+        return next((fact for fact in self.facts for name in self.verdicts if fact.startswith(f"{name}: {FAILED}")), "")
+
 
 def grade(
     unit: str,
@@ -56,7 +61,9 @@ def grade(
     with session.Session(isolated, limits, seconds, case_seconds, _uses_torch(answers, exercises, seed)) as running:
         for name, exercise in exercises.items():
             if name not in answers:
-                verdicts[name] = verdict.nothing(exercise, "no answer: the cell is as it was handed out")
+                verdicts[name] = verdict.nothing(
+                    exercise, "no answer: the cell is as it was handed out, or no longer there"
+                )
                 continue
             try:
                 verdicts[name], seen = _mark(running, exercise, answers[name], seed)

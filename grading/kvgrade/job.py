@@ -107,10 +107,8 @@ def run(job: Job) -> Result:
         case_seconds=options.case_seconds,
         only=job.exercises,
     )
-    for fact in report.facts:
-        name, _, what = fact.partition(": ")
-        if name in report.verdicts and what.startswith(grade.FAILED):
-            raise GraderFault(fact)
+    if report.fault:
+        raise GraderFault(report.fault)
     facts = [fact for fact in found.facts if _about(fact, graft.checks(released)) in (None, *report.verdicts)]
     return Result(
         key=job.key,

@@ -95,7 +95,9 @@ def units(course: Course, words: Sequence[str], students: Sequence[str], exercis
     ]
     unknown = [s for s in students if not any(s in course.submitted(unit) for unit in names)]
     if unknown:
-        raise CourseError(f"There is no hand-in of {clean(', '.join(unknown))}: look into {course.root / 'submitted'}.")
+        raise CourseError(
+            f"There is no hand-in of {clean(', '.join(unknown))}: look into {course.root / course.named('submitted')}."
+        )
     if exercises:
         held = {unit: graft.checks(json.loads(course.released(unit).read_bytes())) for unit in names}
         unknown = [e for e in exercises if not any(e in held[unit] for unit in names)]
@@ -105,7 +107,9 @@ def units(course: Course, words: Sequence[str], students: Sequence[str], exercis
         names = [unit for unit in names if set(exercises) & set(held[unit])]
     names = [unit for unit in names if course.submitted(unit) or course.unnamed(unit)]
     if not names:
-        raise CourseError(f"There is nothing to grade: {course.root / 'submitted'} has no hand-ins of a released unit.")
+        raise CourseError(
+            f"There is nothing to grade: {course.root / course.named('submitted')} has no hand-ins of a released unit."
+        )
     return list(dict.fromkeys(names))
 
 

@@ -99,6 +99,8 @@ class GradeInJail(NbGraderPreprocessor):
             seconds=self.seconds,
             case_seconds=self.case_seconds or None,
         )
+        if report.fault:  # nbgrader leaves the hand-in ungraded, and says so
+            raise RuntimeError(report.fault)
         seen = list(dict.fromkeys(report.facts))
         for fact in seen:
             self.log.warning("%s of %s: %s", marks["notebook"], marks["student"], fact)

@@ -17,6 +17,8 @@ from .results import Group
 from .texts import clean
 
 NOT_ATTEMPTED = "not attempted"
+# Raised where results of another shape or type than was asked for are compared, such as a lone number for a list.
+UNLIKE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 @dataclass(frozen=True)
@@ -94,12 +96,15 @@ def nothing(exercise: Exercise, why: str) -> ExerciseVerdict:
 
 
 def agrees(exercise: Exercise, case: Case, outcomes: Sequence[Outcome], its: Sequence[Outcome]) -> bool:
-    """Whether an answer's outcomes are right: `its` are the oracle's."""
+    """Whether an answer's outcomes are right: `its` are the oracle's. What can't be compared is not right."""
     if len(outcomes) != len(its):
         return False
-    if exercise.compare:
-        return exercise.compare(case, list(outcomes), list(its))
-    return all(_step_agrees(exercise, have, want) for have, want in zip(outcomes, its, strict=True))
+    try:
+        if exercise.compare:
+            return exercise.compare(case, list(outcomes), list(its))
+        return all(_step_agrees(exercise, have, want) for have, want in zip(outcomes, its, strict=True))
+    except UNLIKE:
+        return False
 
 
 def same_value(actual: Any, expected: Any, rtol: float, atol: float) -> bool:
@@ -114,7 +119,9 @@ def same_value(actual: Any, expected: Any, rtol: float, atol: float) -> bool:
         return all(key in actual and same_value(actual[key], value, rtol, atol) for key, value in expected.items())
     array = to_array(expected)
     if array is None and isinstance(expected, list | tuple):
-        if not isinstance(actual, list | tuple | np.ndarray) or len(actual) != len(expected):
+        if not isinstance(actual, list | tuple | np.ndarray) or getattr(actual, "ndim", 1) == 0:
+            return False
+        if len(actual) != len(expected):
             return False
         return all(same_value(a, e, rtol, atol) for a, e in zip(actual, expected, strict=True))
     exact = array is None or array.dtype.kind not in "fc"
@@ -172,7 +179,7 @@ def _explains(exercise: Exercise, names: Mapping[str, Any], row: _Row) -> bool:
         return row.right and agrees(exercise, row.case, would, row.wanted)
     if isinstance(row.outcomes, str):
         return False
-    if exercise.compare and exercise.compare(row.case, row.outcomes, would):
+    if exercise.compare and agrees(exercise, row.case, row.outcomes, would):
         return True
     return all(_same_outcome(exercise, have, other) for have, other in zip(row.outcomes, would, strict=False))
 

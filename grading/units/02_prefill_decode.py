@@ -299,7 +299,7 @@ figure = plots.lines(
     },
     xlabel="arithmetic intensity (operations per byte)",
     ylabel="10⁹ operations per second",
-    title=f"{next(iter(measured))} on this machine",
+    title=f"Measured on this machine: {next(iter(measured))}",
     logx=True,
     logy=True,
 )

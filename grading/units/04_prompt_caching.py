@@ -772,7 +772,7 @@ with check.exercise("break_even_requests") as t:
 widgets.break_even(SONNET, ttl="5m", prefix=2000, fresh=20, answer=100)
 
 # %% [markdown]
-# *The figure: dollars for 1 to 12 requests, with caching and without. For one request caching is dearer; from the second on it is cheaper, and the gap grows.*
+# *The figure: dollars for 1 to 12 requests, with caching and without; the sliders count tokens. For one request caching is dearer; from the second on it is cheaper, and the gap grows.*
 
 # %%
 claims.show(card=12)
@@ -1053,7 +1053,7 @@ claims.show(card=13)
 # %% [markdown]
 # ## Try it
 #
-# Two requests, one after the other. Change the first line of the second one, the length of the handbook behind it, the pause between the two, the model. The figure shows where the prompts part and what the server read, wrote and computed; each change sends two real requests through the SDK, which takes a second or two.
+# Two requests, one after the other. Change the first line of the second one, the length of the handbook behind it (in tokens), the pause between the two, the model. The figure shows where the prompts part and what the server read, wrote and computed; each change sends two real requests through the SDK, which takes a second or two.
 
 # %%
 widgets.prompt_cache(server)
@@ -1077,7 +1077,7 @@ quiz.predict(
 widgets.break_prefix(model, fault="prefix_forgotten")
 
 # %% [markdown]
-# *The figure: for each request the largest difference of a logit from a run without any cache. With this fault it is zero for the first requests and clearly above zero for the one whose documents changed places.*
+# *The figure: for each request the largest difference of a logit from a run without any cache. With this fault it is 0 or rounding (about 10⁻⁵) for the other requests and clearly above zero for the one whose documents changed places.*
 
 # %%
 for fault in widgets.PREFIX_FAULTS:

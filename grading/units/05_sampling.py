@@ -143,7 +143,11 @@ print("0 as a temperature, divided as it stands:", (guide_logits / 0).softmax(-1
 print("0 as a case of its own:", sampling.temperature_probs(guide_logits, 0).tolist())
 assert (guide_logits / 0).softmax(-1).isnan().all() and sampling.temperature_probs(guide_logits, 0)[0] == 1
 
-figure = plots.cumulative(shown, 0.9, ["cat", "dog", "mouse", "bird", "next", "next"], "Top-p with p = 0.9")
+figure = plots.cumulative(shown, 0.9, ["cat", "dog", "mouse", "bird", "fifth", "sixth"], "Top-p with p = 0.9")
+bars = figure.axes[0].patches
+bars[0].set_label("kept")
+bars[-1].set_label("cut")
+figure.axes[0].legend(loc="center right")
 for place, total in enumerate(np.cumsum(shown)):
     below = place and total < 0.9  # beside the line at 0.9 and the first bar, not on them
     offset = (0, -14 if below else 6)

@@ -1119,7 +1119,7 @@ plots.lines(
 widgets.tiles(n=8192, block=64, d=64)
 
 # %% [markdown]
-# *The figure: the largest tensor over the number of positions for all scores and for the chosen tile, with a mark at the chosen n. Small tiles do not help further once the result is the largest tensor.*
+# *The figure: the largest tensor over the number of positions for all scores and for the chosen tile, with a mark at the chosen n. Both sliders count positions: Tile is the side of a tile. Small tiles do not help further once the result is the largest tensor.*
 #
 # ### Break it
 #

@@ -134,7 +134,7 @@ plots.lines(
     {"bank (river) and bank (money)": (layers, near)},
     "blocks passed (0: the token row)",
     "cosine (no unit)",
-    "One token",
+    "'bank' by the river and 'bank' for money",
 )
 
 # %% [markdown]

@@ -169,7 +169,7 @@ found = trace.check(call, model)
 print(
     f"{len(found.differences)} tensors, largest difference {found.largest:.1e}, as a share of the tensor {found.relative:.1e}"
 )
-assert found.ok and found.relative <= 1e-5
+assert found.ok
 
 wide = kvlab.load(MODEL, "cpu", dtype=torch.float64)
 exact = trace.check(trace.trace_call(wide, "mom washed the", SETTINGS), wide)
@@ -187,7 +187,7 @@ if not FAST and models.is_here("smollm2"):
 found.table()
 
 # %% [markdown]
-# Why two columns of differences? In float32 the residual stream holds numbers in the hundreds, and there two neighbouring numbers are already more than 10⁻⁵ apart. So the limit of 10⁻⁵ is for the difference as a share of the tensor's largest number. In float64 the difference itself is below 10⁻¹⁰: the steps are the same, only the rounding differs.
+# Why two columns of differences? In float32 the residual stream holds numbers of several hundred, and there two neighbouring numbers are already 3 · 10⁻⁵ apart. So the limit of 3 · 10⁻⁵ (3e-05 in the table) is for the difference as a share of the tensor's largest number. In float64 the difference itself is below 10⁻¹⁰: the steps are the same, only the rounding differs.
 #
 # Now walk through it. The widget opens at the attention weights of block 0; go back to step 0 and follow the call from there. Block, head and text are yours to choose.
 
@@ -326,7 +326,7 @@ quiz.predict(
 widgets.break_trace(model, fault="final_norm_left_out")
 
 # %% [markdown]
-# *The figure: for each stage the largest difference between trace and model as a share of the stage, on a logarithmic axis, with the limit of 10⁻⁵ as a line. Stages before the mistake lie below the line; a difference of exactly 0 is drawn at 10⁻⁹, where the axis ends.*
+# *The figure: for each stage the largest difference between trace and model over all blocks and both passes, as a share of the stage, on a logarithmic axis, with the limit of 3 · 10⁻⁵ as a line. A ring marks the stage that is apart first in the order of the call; the table names it with its block. Stages to the left of the ring lie above the line when later blocks, or the decode step, are wrong there. A difference of exactly 0 is drawn at 10⁻⁹, where the axis ends.*
 #
 # The mistakes: `final_norm_left_out` leaves out the norm before the head; `residual_left_out` replaces the input of one block by what attention brings instead of adding to it; `position_off_by_one` gives each new token, while decoding, the position after its own; `rope_neighbours` turns neighbouring numbers as a pair, not the two halves; `stale_cache` does not append K and V of a decode step.
 # This run takes the likeliest token, so it has no top-p stage, and two tensors fewer are compared than above (top-p once for each of the two tokens).

@@ -84,7 +84,7 @@ def bars(
     figure, axes = _new_figure(xlabel, ylabel, title)
     places = range(len(values))  # places, not names: two tokens may look the same
     drawn = axes.bar(places, list(values.values()), color=PALETTE[0])
-    axes.bar_label(drawn, fmt="%.3g", padding=2, fontsize=8)
+    axes.bar_label(drawn, fmt=_short, padding=2, fontsize=8)
     for name, bar in zip(values, drawn, strict=True):
         if name in muted:
             bar.set(facecolor=MUTED, hatch="//")
@@ -168,6 +168,11 @@ def heatmap(
     if col_labels is not None:
         _tick(axes.set_xticks, col_labels)
     return figure
+
+
+def _short(value: float) -> str:
+    """Three digits of a number, and all before the point from 1,000 on: 0.62, 1.5e-05, 3,298."""
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
 
 
 def _tick(set_ticks: Any, labels: Sequence[Any], most: int = 32) -> None:

@@ -1,4 +1,4 @@
-"""How a page looks: themes, widths, pictures of its parts, what does not fit, and what axe finds."""
+"""How a page looks: themes, widths, pictures of its parts, what does not fit, what is faint, and what axe finds."""
 
 import re
 from pathlib import Path
@@ -38,6 +38,53 @@ CLIPPED = """selector => Array.from(document.querySelectorAll(selector)).flatMap
         return false;
     }).map(part => `${part.tagName} ${part.className} ${part.textContent.slice(0, 60)}`))"""
 
+# The contrast (WCAG 2.2, 1.4.11: at least 3) of what axe does not look at: the arrow of a menu, and a slider's track and
+# the edge of its handle. Each is painted on the colour behind it; the pixel that differs most counts.
+FAINT = """async selector => {
+    const pen = Object.assign(document.createElement('canvas'), {width: 18, height: 18})
+        .getContext('2d', {willReadFrequently: true});
+    const fill = colour => { pen.fillStyle = colour; pen.fillRect(0, 0, 18, 18); };
+    const ground = part => {  // all that is behind a part, outermost first
+        fill('white');
+        const boxes = [];
+        for (let box = part; box; box = box.parentElement) boxes.unshift(getComputedStyle(box).backgroundColor);
+        boxes.forEach(fill);
+    };
+    const lights = () => {  // relative luminance of each pixel
+        const data = pen.getImageData(0, 0, 18, 18).data, all = [];
+        for (let i = 0; i < data.length; i += 4) {
+            const [r, g, b] = [0, 1, 2].map(k => data[i + k] / 255).map(
+                v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+            all.push(0.2126 * r + 0.7152 * g + 0.0722 * b);
+        }
+        return all;
+    };
+    const found = [];
+    const judge = async (name, behind, paint) => {
+        ground(behind);
+        const back = lights()[0];
+        await paint();
+        const best = Math.max(...lights().map(light => (Math.max(light, back) + 0.05) / (Math.min(light, back) + 0.05)));
+        if (best < 3) found.push(`${name}: contrast ${best.toFixed(2)}`);
+    };
+    for (const output of document.querySelectorAll(selector)) {
+        for (const menu of output.querySelectorAll('.widget-dropdown > select'))
+            await judge(`the arrow of ${menu.textContent.slice(0, 40)}`, menu, async () => {
+                const arrow = new Image();
+                arrow.src = getComputedStyle(menu).backgroundImage.replace(/^url\\("|"\\)$/g, '');
+                await arrow.decode();
+                pen.drawImage(arrow, 0, 0, 18, 18);
+            });
+        for (const track of output.querySelectorAll('.noUi-target:not([disabled]) .noUi-connects'))
+            await judge("a slider's track", track.closest('.widget-slider'),
+                () => fill(getComputedStyle(track).backgroundColor));
+        for (const handle of output.querySelectorAll('.noUi-target:not([disabled]) .noUi-handle'))
+            await judge("a slider's handle", handle.closest('.widget-slider'),
+                () => fill(getComputedStyle(handle).borderTopColor));
+    }
+    return found;
+}"""
+
 
 def choose_theme(page: "Page", theme: str) -> None:
     """Choose a theme in the menu Settings and wait until it is there. `theme`: a key of THEMES."""
@@ -67,9 +114,19 @@ def clipped(page: "Page", selector: str = OUTPUTS) -> list[str]:
     return list(page.evaluate(CLIPPED, selector))
 
 
+def faint(page: "Page", selector: str = OUTPUTS) -> list[str]:
+    """Arrows of menus, tracks and handles of sliders that hardly differ from what is behind them."""
+    return list(page.evaluate(FAINT, selector))
+
+
 def take(part: "Locator", name: str) -> Path:
-    """A picture of one part of the page in build/screenshots/."""
+    """A picture of one part of the page in build/screenshots/. The part must stand still (draw_all ends animations)."""
     path = PICTURES / f"{re.sub(r'[^a-z0-9_]+', '_', name.lower())}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
-    part.screenshot(path=path)  # scrolls there and waits until nothing moves; draw_all has ended animations
-    return path
+    for _ in range(10):  # after a new width the list of cells measures itself again, and moves what is being pictured
+        part.scroll_into_view_if_needed()
+        before = part.bounding_box()
+        part.screenshot(path=path)
+        if before is not None and part.bounding_box() == before:
+            return path
+    raise AssertionError(f"{name} does not stand still")

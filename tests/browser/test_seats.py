@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from browser_lab import Lab
 from controls import Shown
-from looks import OUTPUTS, THEMES, WIDTHS, axe_findings, choose_theme, clipped, draw_all, take
+from looks import OUTPUTS, THEMES, WIDTHS, axe_findings, choose_theme, clipped, draw_all, faint, take
 from notebook_page import ERRORS, NotebookPage, failures
 from seats import SEATS, Seat
 from watch import Watch
@@ -143,6 +143,7 @@ def test_outputs_are_accessible_and_nothing_is_clipped(taken: Taken, theme: str)
     draw_all(page)
     choose_theme(page, theme)
     assert axe_findings(page) == []
+    assert faint(page) == []
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 2400})  # as tall as the tallest widget
         assert clipped(page) == []

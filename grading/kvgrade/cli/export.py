@@ -28,7 +28,7 @@ def add_parser(commands: Any) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from .. import export, export_lms, results, standing
+    from .. import export, export_lms, feedback_page_files, results, standing
     from ..course import Course
     from ..intake.known import known_ids
 
@@ -38,6 +38,7 @@ def execute(args: argparse.Namespace) -> int:
         )
     course = Course.find(args.course)
     units = {unit: export.rows(course, unit) for unit in standing.chosen(course, args.unit)}
+    marked = {unit: {row.person.id for row in rows if row.standing} for unit, rows in units.items()}
     if args.format == "csv":
         if args.roster:
             names = _names(args.roster)
@@ -59,9 +60,12 @@ def execute(args: argparse.Namespace) -> int:
         target.parent.mkdir(parents=True, exist_ok=True)
         results.write_atomic(target, data)
         print(f"{target}: {', '.join(units)}")
-    for note in (*made.notes, *made.lost):
+    old = [
+        f"{unit}: {line}" for unit, who in marked.items() for line in feedback_page_files.old_marks(course, unit, who)
+    ]
+    for note in (*made.notes, *made.lost, *old):
         print(note, file=sys.stderr)
-    return 1 if made.lost else 0
+    return 1 if made.lost or old else 0
 
 
 def _name(form: str, units: list[str]) -> str:

@@ -40,21 +40,24 @@ def execute(args: argparse.Namespace) -> int:
         for note in written.notes:
             print(f"  {note}")
         if args.zip and written.pages:
-            whole &= _zip(course, unit, args.zip, written.files)
+            whole &= _zip(course, unit, args.zip, written.files, bool(args.student)) and not written.newer
     if pages:
         print(f"They are in {course.root / course.directory.feedback_directory}, one folder per student.")
     return 0 if pages and whole else 1
 
 
-def _zip(course: Course, unit: str, platform: str, files: Mapping[str, Path]) -> bool:
-    """Write the zip of a unit; whether everyone with a page is in it. One of an earlier run is replaced, or removed."""
+def _zip(course: Course, unit: str, platform: str, files: Mapping[str, Path], some: bool) -> bool:
+    """Write the zip of a unit; whether everyone with a page is in it. One of an earlier run is replaced, or removed.
+
+    some: only some students were named; then the zip of the whole class stays.
+    """
     from .. import results
     from ..intake import give_back
     from ..intake.known import sources
 
     pages = {student: path.read_bytes() for student, path in files.items()}
     packed = give_back.pack(platform, unit, pages, sources(course.root / "imports", unit))
-    target = course.root / f"feedback-{platform}-{unit}.zip"
+    target = course.root / f"feedback-{platform}-{unit}{'-some' if some else ''}.zip"
     if packed.students:
         results.write_atomic(target, packed.data)
         print(f"  {target}: {len(packed.students)} pages, to be uploaded to {give_back.PLATFORMS[platform]}")

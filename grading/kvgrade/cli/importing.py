@@ -61,9 +61,18 @@ def execute(args: argparse.Namespace) -> int:
     zone = _zone(args.timezone)
     roster = Roster.read(args.roster, zone) if args.roster else None
     released = released_notebooks(course.root)
-    given = known.known_ids(course.root / "imports")
+    imports = course.root / "imports"
+    given = known.known_ids(imports)
     only = None if roster or args.new_ids or not given else frozenset(given) | _here(course)
+    for name in released:
+        known.sources(imports, name)  # a damaged list is told before anything is taken
     rows = run(course, Order(args.source, unit, roster, args.timestamps, args.dry_run, zone, only), released)
+    report = None
+    if not args.dry_run:  # before the first print, which fails where nobody reads on: `import … | head`
+        if roster is not None:
+            known.remember(imports, roster)
+        known.remember_sources(imports, rows)
+        report = outcome.save(imports, unit or "all", rows)
     print("\n".join(outcome.table(rows)))
     if only is not None:
         print(
@@ -74,13 +83,7 @@ def execute(args: argparse.Namespace) -> int:
         _about_roster(roster, args, unit, rows)
     elif args.timestamps == "auto" and not any(row.time for row in rows):
         print(_NO_TIMES)
-    if args.dry_run:
-        print("Nothing was written: this was a dry run.")
-    else:
-        if roster is not None:
-            known.remember(course.root / "imports", roster)
-        known.remember_sources(course.root / "imports", rows)
-        print(f"report: {outcome.save(course.root / 'imports', unit or 'all', rows)}")
+    print(f"report: {report}" if report else "Nothing was written: this was a dry run.")
     return int(any(row.state == outcome.LOOK for row in rows))
 
 

@@ -41,23 +41,27 @@ class Packed:
 def pack(platform: str, unit: str, pages: Mapping[str, bytes], sources: Mapping[str, str]) -> Packed:
     """The pages of a unit, by student, as a zip for `platform`, a key of PLATFORMS.
 
-    sources: {student: path of the hand-in in the platform's download}. Nobody is guessed: whose path says no number,
-    and two students with one number, are left out and named. The same pages give the same bytes.
+    sources: {student: path of the hand-in in the platform's download}, of the whole class, also where `pages` are of some
+    students only. Nobody is guessed: whose path says no number, and all students with one number, are left out and named.
+    The same pages give the same bytes.
     """
     reader = Reader([], [])
-    senders = {student: reader.read(sources[student]) for student in pages if student in sources}
-    numbers = Counter((one.number, one.attempt) for one in senders.values() if one.scheme == platform)
+    senders = {student: reader.read(sources[student]) for student in sources}
+    numbers = Counter(one.number for one in senders.values() if one.scheme == platform)
     left: dict[str, list[str]] = defaultdict(list)
     files: dict[str, tuple[str, bytes]] = {}
     for student, page in sorted(pages.items()):
         sender = senders.get(student)
         why = _why_not(platform, sender, sources.get(student, "")) if sender else _NO_RECORD
-        if sender and not why and numbers[sender.number, sender.attempt] > 1:
-            why = f"they have one number in the download from {PLATFORMS[platform]}, and only one of them can be its owner"
+        if sender and not why and numbers[sender.number] > 1:
+            same = [
+                clean(other)
+                for other, one in sorted(senders.items())
+                if (one.scheme, one.number) == (platform, sender.number)
+            ]
+            why = f"{' and '.join(same)} have one number in the download from {PLATFORMS[platform]}, and only one of them can be its owner"
         if sender and not why:
-            name, data = (
-                _moodle(unit, sender, page) if platform == "moodle" else (clean(sender.part), as_notebook(page))
-            )
+            name, data = _moodle(unit, sender, page) if platform == "moodle" else (sender.part, as_notebook(page))
             files[student] = name, data
         else:
             left[why].append(clean(student))
@@ -74,7 +78,24 @@ def _why_not(platform: str, sender: Sender, path: str) -> str:
             return "they handed in no .ipynb file, whose name Canvas would give the feedback"
         if sender.part.rpartition("_")[2].startswith("link"):
             return "Canvas takes the name of their file for that of a link"
+        if "\\" in sender.part or clean(sender.part) != sender.part:
+            return (
+                "the name of their file has a backslash or other characters that don't come through a zip as they are"
+            )
+        if _canvas_reads(sender.part) != (sender.number, sender.attempt):
+            return "Canvas would read other numbers in the name of their file than the student's and the file's"
     return ""
+
+
+def _canvas_reads(name: str) -> tuple[str, int] | None:
+    """The student's number or code and the file's number, as Canvas finds them in a name; None where there are not two."""
+    pieces = [piece for piece in name.split("_") if piece != "LATE"]
+    if pieces[0] == "anon":
+        owner, number = "_".join(pieces[:2]), "".join(pieces[2:3])
+    else:
+        numbers = [piece for piece in pieces if re.fullmatch("[0-9]+", piece)]
+        owner, number = "".join(numbers[:1]), "".join(numbers[1:2])
+    return (owner, int(number)) if re.fullmatch("[0-9]+", number) else None
 
 
 def _moodle(unit: str, sender: Sender, page: bytes) -> tuple[str, bytes]:

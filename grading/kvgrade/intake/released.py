@@ -23,7 +23,7 @@ def released_notebooks(folder: Path | None) -> dict[str, dict[str, Any]]:
             raise
         return _load(paths)
     for unit in paths:
-        own = course.root / "release" / unit / f"{unit}.ipynb"
+        own = course.folder(course.named("release"), ".", unit) / f"{unit}.ipynb"
         if own.is_file():
             paths[unit] = own
     return _load(paths)

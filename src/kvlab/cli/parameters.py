@@ -23,7 +23,7 @@ def defaults(notebook: Path) -> dict[str, object]:
     tagged = (cell for cell in cells if "parameters" in cell.get("metadata", {}).get("tags", []))
     try:
         statements = ast.parse(cell_source(next(tagged, {}))).body
-    except SyntaxError as error:
+    except (SyntaxError, ValueError) as error:  # ValueError: a character that cannot be encoded
         raise CommandError(
             f"The parameters cell of {notebook.name} is not plain Python ({error}). Use assignments only."
         ) from error

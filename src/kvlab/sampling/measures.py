@@ -32,7 +32,8 @@ def entropy(probs: Sequence[float] | torch.Tensor) -> float:
     total = float(values.sum())
     if bool((values < 0).any()) or not 0 < total < math.inf:
         raise ValueError("probs must be non-negative and finite, with a sum above 0")
-    return float(-torch.special.xlogy(values / total, values / total).sum())
+    found = float(-torch.special.xlogy(values / total, values / total).sum())
+    return found + 0.0  # one token alone gives -0.0, which reads "-0.000" in a table
 
 
 def entropy_at(logits: Sequence[float] | torch.Tensor, temperature: float) -> float:

@@ -65,7 +65,8 @@ def tree_figure(view: dict[str, Any]) -> Figure:
 
     steps = view["steps"]
     widest = max(map(len, steps), default=1)
-    figure, axes = plt.subplots(figsize=(1.6 + 1.15 * len(steps), 1.2 + 0.55 * widest), layout="constrained")
+    size = max(4.6, 1.6 + 1.15 * len(steps)), max(2.3, 1.2 + 0.55 * widest)  # title and label need some room
+    figure, axes = plt.subplots(figsize=size, layout="constrained")
     plt.close(figure)
     for number, step in enumerate(steps, start=1):
         for place, kept in enumerate(step):

@@ -120,7 +120,9 @@ def draft_fault_figure(values: dict[str, Any], most: int = 12) -> Figure:
         "speculative (counted)": (places, [100 * share for share in values["counted"][:most]]),
     }
     title = f"fault: {values['fault']}"
-    figure = plots.lines(series, "continuation, by falling probability", "share of all (%)", title, logy=True)
+    figure = plots.lines(
+        series, "continuation, by falling probability", "share of all (%; 0: no mark)", title, logy=True
+    )
     figure.axes[0].set_xticks(places)
     return figure
 

@@ -10,6 +10,7 @@ from kvlab.show import Table
 from kvlab.validate import whole
 from kvlab.widgets.base import Controls, Explorer, Result
 from kvlab.widgets.start import start_value
+from kvlab.widgets.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,9 +69,9 @@ def break_even_table(values: dict[str, Any]) -> Table:
     n = len(values["plain"])
     unknown = "not known: assumed to be reached"
     rows = (
-        ("prefix", f"{values['prefix']:,} tokens"),
-        ("minimum of the model", unknown if values["minimum"] is None else f"{values['minimum']:,} tokens"),
-        ("cached of it", f"{values['stored']:,} tokens"),
+        ("prefix", counted(values["prefix"], "token")),
+        ("minimum of the model", unknown if values["minimum"] is None else counted(values["minimum"], "token")),
+        ("cached of it", counted(values["stored"], "token")),
         ("caching is cheaper from", f"{values['pays_from']} requests" if values["pays_from"] else f"never, up to {n}"),
         (f"{n} requests without caching", f"{values['plain'][-1]:.5f} dollars"),
         (f"{n} requests with caching", f"{values['cached'][-1]:.5f} dollars"),
@@ -103,7 +104,13 @@ def break_even(
 
         def slider(value: int, name: str, most: int, step: int) -> Any:
             return ipywidgets.IntSlider(
-                value=value, min=0, max=most, step=step, description=name, continuous_update=False
+                value=value,
+                min=0,
+                max=most,
+                step=step,
+                description=name,
+                readout_format=",d",
+                continuous_update=False,
             )
 
         return {

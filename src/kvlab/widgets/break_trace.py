@@ -33,8 +33,8 @@ SHOWN = 1e-9  # a logarithmic axis needs something above zero
 def run_trace_fault(model: Llama, fault: str, prompt: str = PROMPT, n_new: int = 30) -> dict[str, Any]:
     """Trace the call, plant a fault in the model, compare. The fault ends with the call.
 
-    Returns fault, first_wrong (label of the first stage apart, None), n_wrong, n_stages, by_stage {name: the largest
-    difference as a share of the stage's size}, text_right and text_wrong.
+    Returns fault, first_wrong (label of the first stage apart, None), first_name (its name without phase and block),
+    n_wrong, n_stages, by_stage {name: the largest difference as a share of the stage's size}, text_right and text_wrong.
     """
     if fault not in TRACE_FAULTS:
         raise ValueError(f"there is no fault '{fault}': choose one of {', '.join(TRACE_FAULTS)}")
@@ -51,6 +51,7 @@ def run_trace_fault(model: Llama, fault: str, prompt: str = PROMPT, n_new: int =
     return {
         "fault": fault,
         "first_wrong": None if found.first_wrong is None else found.first_wrong.stage.label,
+        "first_name": None if found.first_wrong is None else found.first_wrong.stage.name,
         "n_wrong": sum(not d.ok for d in found.differences),
         "n_stages": len(found.differences),
         "by_stage": by_stage,
@@ -60,14 +61,27 @@ def run_trace_fault(model: Llama, fault: str, prompt: str = PROMPT, n_new: int =
 
 
 def trace_fault_figure(values: dict[str, Any]) -> Figure:
-    """One point per stage: how far trace and model are apart, over all blocks and both phases."""
+    """One point per stage: how far trace and model are apart, over all blocks and both phases.
+
+    A ring marks the stage that is apart first. Stages to its left may be apart too: in later blocks.
+    """
     names = list(values["by_stage"])
     places = list(range(len(names)))
     heights = [max(SHOWN, min(value, 1e3)) for value in values["by_stage"].values()]
-    series = {"largest difference": (places, heights), f"limit, {LIMIT:g}": ([0, len(names) - 1], [LIMIT, LIMIT])}
+    series = {
+        "largest of all blocks": (places, heights),
+        f"limit, {LIMIT:g}": ([0, len(names) - 1], [LIMIT, LIMIT]),
+    }
+    marked = values["first_name"] in names
+    if marked:
+        place = names.index(values["first_name"])
+        series["first apart"] = ([place], [heights[place]])
     title = f"fault: {values['fault']}"
     figure = plots.lines(series, "stage", "difference / largest number", title, logy=True)
     axes = figure.axes[0]
+    if marked:
+        axes.get_lines()[-1].set(linestyle="none", marker="o", markersize=13, fillstyle="none", markeredgewidth=2)
+        axes.legend()
     axes.set_xticks(places, names, rotation=90, fontsize=7)
     axes.set_ylim(SHOWN / 2, 2e3)
     return figure

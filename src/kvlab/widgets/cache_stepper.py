@@ -126,7 +126,7 @@ def stepper_table(values: dict[str, Any]) -> Table:
     rows = (
         ("step", f"{values['step']} of {values['n_steps']} ({kind})"),
         ("K of one layer: (batch, n_kv_heads, length, d_head)", f"K: {values['shape']}"),
-        ("positions computed in this step", positions),
+        ("which positions this step computed", positions),
         ("bytes held, K and V of all layers", size),
         ("bytes from the formula", f"{arithmetic.format_bytes(values['formula_bytes'])}: {agrees}"),
         ("next token", following),

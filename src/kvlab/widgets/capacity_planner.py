@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kvlab import arithmetic, plots, published
 from kvlab.show import Table
 from kvlab.widgets.base import Controls, Explorer, Result
+from kvlab.widgets.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,7 +115,9 @@ def plan_table(values: dict[str, Any]) -> Table:
         notes.append(f"A batch of {values['batch']:,} does not fit, so these times cannot be reached on one such GPU.")
     if values["beyond_max_len"]:
         notes.append(f"The text is longer than the model's window of {values['max_len']:,} tokens.")
-    title = f"{values['model']} on {values['gpu']}: {values['prompt_len']:,} tokens in, {values['n_new']:,} out"
+    title = (
+        f"{values['model']} on {values['gpu']}: {counted(values['prompt_len'], 'token')} in, {values['n_new']:,} out"
+    )
     return Table(title, ("what", "value"), rows, notes=tuple(notes), width=48)
 
 

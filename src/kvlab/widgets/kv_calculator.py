@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kvlab import arithmetic, plots, published
 from kvlab.show import Table
 from kvlab.widgets.base import Controls, Explorer, Result
+from kvlab.widgets.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -73,9 +74,9 @@ def kv_head_options(model: Any) -> list[tuple[str, int | None]]:
 
 def sizes_figure(values: dict[str, Any]) -> Figure:
     """Two bars: cache and weights, in GB."""
-    title = f"{values['model']}: {values['seq_len']:,} tokens, batch {values['batch']}"
+    title = f"{values['model']}: {counted(values['seq_len'], 'token')}, batch {values['batch']}"
     if values["beyond_max_len"]:
-        title += " (longer than its window)"
+        title += "\n(longer than its window)"
     heights = {f"KV cache, {values['bits']} bits": values["kv_gb"], "weights, 16 bits": values["weight_gb"]}
     return plots.bars(heights, "what is in memory", "size (GB)", title)
 

@@ -65,8 +65,8 @@ def waste_figure(values: dict[str, Any]) -> Figure:
 
 def waste_table(values: dict[str, Any]) -> Table:
     rows = (
-        ("mean length (tokens)", f"{values['mean']:.0f}"),
-        ("positions per block", f"{values['block_size']}"),
+        (f"mean length as drawn, cut at {2**MOST_LOG2:,}", f"{values['mean']:.0f} tokens"),
+        ("positions per block", f"{values['block_size']:,}"),
         ("empty positions", f"{values['shares'][values['block_size']]:.2%}"),
         ("empty if 2,048 are reserved for each", f"{values['shares'][2**MOST_LOG2]:.1%}"),
         ("entries in a block table, on average", f"{values['entries']:.1f}"),
@@ -88,13 +88,18 @@ def page_waste(block_size: int = 16, mean: int = 480) -> Explorer:
 
         return {
             "block_size": ipywidgets.SelectionSlider(
-                options=[2**power for power in range(MOST_LOG2 + 1)],
+                options=[(f"{2**power:,}", 2**power) for power in range(MOST_LOG2 + 1)],
                 value=block_size,
                 description="Block",
                 continuous_update=False,
             ),
             "mean": ipywidgets.IntSlider(
-                value=mean, min=10, max=1000, description="Mean length", continuous_update=False
+                value=mean,
+                min=10,
+                max=1000,
+                description="Mean length",
+                readout_format=",d",
+                continuous_update=False,
             ),
         }
 

@@ -102,7 +102,7 @@ def prompt_cache_view(
 
 def prompt_cache_figure(view: dict[str, Any]) -> Figure:
     """A bar for each request, cut into read, written and the rest; lines where the prompts part."""
-    title = f"{view['model']}: {view['wait']} s between the two"
+    title = f"{view['model']}: {view['wait']:,} s between the two"
     figure, axes = plots._new_figure("tokens of the prompt", "request", title)
     looks: dict[str, dict[str, Any]] = {
         "read": {"color": plots.PALETTE[0]},
@@ -183,7 +183,13 @@ def prompt_cache(server: LocalServer, length: int = 1100) -> Explorer:
 
         def slider(name: str, value: int, least: int, most: int, step: int) -> Any:
             return ipywidgets.IntSlider(
-                value=value, min=least, max=most, step=step, description=name, continuous_update=False
+                value=value,
+                min=least,
+                max=most,
+                step=step,
+                description=name,
+                readout_format=",d",
+                continuous_update=False,
             )
 
         wide = ipywidgets.Layout(width="90%")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kvlab import arithmetic, plots, published
 from kvlab.show import Table
 from kvlab.widgets.base import Controls, Explorer, Result
+from kvlab.widgets.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +68,10 @@ def roofline_figure(values: dict[str, Any]) -> Figure:
     at = [values[phase]["intensity"] for phase in ("prefill", "decode")]
     grid = sorted({min(0.25, *at), values["ridge"], max(10_000.0, *at)})
     roof = [min(values["peak"], values["bandwidth"] * x) / 1e12 for x in grid]
-    names = {"prefill": f"prefill, {values['prompt']:,} tokens", "decode": f"decode, batch {values['batch']:,}"}
+    names = {
+        "prefill": f"prefill, {counted(values['prompt'], 'token')}",
+        "decode": f"decode, batch {values['batch']:,}",
+    }
     points = {
         name: ([values[phase]["intensity"]], [values[phase]["flops_per_second"] / 1e12])
         for phase, name in names.items()
@@ -80,7 +84,11 @@ def roofline_figure(values: dict[str, Any]) -> Figure:
         logx=True,
         logy=True,
     )
-    figure.axes[0].set_xticks([0.1, 1, 10, 100, 1000, 10_000], ["0.1", "1", "10", "100", "1,000", "10,000"])
+    axes = figure.axes[0]
+    axes.set_xticks([0.1, 1, 10, 100, 1000, 10_000], ["0.1", "1", "10", "100", "1,000", "10,000"])
+    square = axes.get_lines()[1]  # large and hollow: seen also where decode lies on the same point
+    square.set(markersize=11, markerfacecolor="none", markeredgewidth=2)
+    axes.legend()  # again, with the new square
     return figure
 
 
@@ -102,7 +110,7 @@ def roofline_table(values: dict[str, Any]) -> Table:
         )
     header = ("pass", "tokens", "operations per byte", "waits for", "bound of the time", "of peak", "tokens/s at most")
     room = "fits" if values["fits"] else "does NOT fit"
-    note = f"decode: weights and {values['batch']:,} caches of {values['context']:,} tokens take "
+    note = f"decode: weights and {counted(values['batch'], 'cache')} of {counted(values['context'], 'token')} take "
     note += f"{arithmetic.format_bytes(values['memory'])}, which {room} into the memory of {values['gpu']}"
     return Table(f"{values['model']} on {values['gpu']}, 16 bits", header, tuple(rows), notes=(note,))
 

@@ -18,6 +18,7 @@ from kvlab.validate import whole
 from kvlab.widgets.base import _WIDGET_VIEW, Controls, _in_notebook
 from kvlab.widgets.sampling_view import bars_svg, lab_view, stage_table, token_table
 from kvlab.widgets.start import start_amount, start_value
+from kvlab.widgets.words import counted
 
 QUESTION = "Which tokens can come next, how likely is each, and which stage has cut the others?"
 PROMPT = "mom washed the"
@@ -184,7 +185,7 @@ class SamplingLab:
         if self.hidden:
             return f"{self.svg}<p>entropy before {view['entropy_before']:.3f} nats</p>"
         line = (
-            f"<p>{view['left']:,} tokens left; entropy before {view['entropy_before']:.3f} nats, "
+            f"<p>{counted(view['left'], 'token')} left; entropy before {view['entropy_before']:.3f} nats, "
             f"after {view['entropy_after']:.3f}</p>"
         )
         return f"{self.svg}{line}{stage_table(view).to_html()}"

@@ -16,6 +16,7 @@ from kvlab.plots import MUTED, PALETTE
 from kvlab.sampling import SamplingSettings, draw, entropy, next_token_probs, stages
 from kvlab.show import Table
 from kvlab.validate import whole
+from kvlab.widgets.words import counted
 
 N_SHOWN = 12
 WIDTH, ROW, LEFT, BAR = 720, 30, 130, 430  # pixels: the whole picture, one token, where bars begin, the longest bar
@@ -106,7 +107,7 @@ def bars_svg(view: dict[str, Any], hidden: bool = False) -> str:
             note, mark = f"{note} · drawn {share:.3f}", min(share / longest, 1.0)
             end = max(end, mark)
             x = LEFT + BAR * mark
-            parts.append(f'<rect x="{x - 1:.1f}" y="{top + 12}" width="3" height="14" fill="{PALETTE[1]}"/>')
+            parts.append(f'<rect x="{x - 1:.1f}" y="{top + 14}" width="3" height="12" fill="{PALETTE[1]}"/>')
         parts.append(_text(LEFT + BAR * end + 6, top + 24, note, size=10))
     return "".join([*parts, "</svg>"])
 
@@ -138,7 +139,7 @@ def alt_text(view: dict[str, Any], hidden: bool = False) -> str:
         return f"Probabilities of the {len(view['tokens'])} likeliest tokens before the stages; first {likeliest}."
     return (
         f"Probabilities of {len(view['tokens'])} tokens before and after the stages; before, first {likeliest}; "
-        f"after, {view['left']} tokens are left."
+        f"after, {counted(view['left'], 'token')} left."
     )
 
 

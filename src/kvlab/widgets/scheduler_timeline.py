@@ -129,13 +129,17 @@ def timeline_figure(values: dict[str, Any]) -> Figure:
 
 
 def timeline_table(values: dict[str, Any]) -> Table:
+    reasons = {
+        "continuous": ": a prompt above the budget is not cut, it gets a step to itself",
+        "static": ": this policy asks for no budget",
+    }
     rows = [
         (name, f"{arrival:.0f}", f"{ttft:.1f}", "-" if math.isnan(gap) else f"{gap:.2f}", f"{end:.1f}")
         for name, arrival, ttft, gap, end in values["requests"]
     ]
     notes = (
         f"{values['steps']} steps, {values['positions']} positions computed, {values['padding']} of them padding; "
-        f"at most {values['most_tokens']} tokens in a step",
+        f"at most {values['most_tokens']} tokens in a step{reasons.get(values['policy'], '')}",
         f"TTFT p50 {values['ttft_p50']:.1f} · gap p50 {values['gap_p50']:.2f}, p99 {values['gap_p99']:.2f} · "
         f"all done at {values['end']:.1f}",
     )

@@ -52,8 +52,8 @@ def tiles_figure(values: dict[str, Any]) -> Figure:
     found = [tile_counts(n, values["block"], values["d"]) for n in lengths]
     series = {
         "all n x n scores": (lengths, [one["full"] / 1e6 for one in found]),
-        f"tiles of {values['block']}": (lengths, [one["largest"] / 1e6 for one in found]),
-        f"chosen: n = {values['n']}": ([values["n"]], [values["largest"] / 1e6]),
+        f"tiles of {values['block']:,}": (lengths, [one["largest"] / 1e6 for one in found]),
+        f"chosen: n = {values['n']:,}": ([values["n"]], [values["largest"] / 1e6]),
     }
     title = f"One head of width {values['d']}, float32"
     return plots.lines(series, "positions n", "largest tensor (MB)", title, logx=True, logy=True)
@@ -62,7 +62,7 @@ def tiles_figure(values: dict[str, Any]) -> Figure:
 def tiles_table(values: dict[str, Any]) -> Table:
     rows = (
         ("positions", f"{values['n']:,}"),
-        ("tile", f"{values['block']} x {values['block']}"),
+        ("tile", f"{values['block']:,} x {values['block']:,}"),
         ("tiles computed", f"{values['tiles']:,}"),
         ("scores computed", f"{values['pairs']:,}, of which {values['causal']:,} count"),
         ("largest tensor", format_bytes(values["largest"])),
@@ -76,7 +76,7 @@ def tiles(n: int = 8192, block: int = 64, d: int = 64) -> Explorer:
 
     def compute(n: int, block: int) -> Result:
         values = tile_counts(n, block, d)
-        alt = f"Largest tensor by length; {format_bytes(values['largest'])} for {n:,} positions in tiles of {block}."
+        alt = f"Largest tensor by length; {format_bytes(values['largest'])} for {n:,} positions in tiles of {block:,}."
         return Result(values, tiles_table(values), tiles_figure(values), alt)
 
     def build() -> Controls:
@@ -84,7 +84,10 @@ def tiles(n: int = 8192, block: int = 64, d: int = 64) -> Explorer:
 
         def choice(options: tuple[int, ...], value: int, name: str) -> Any:
             return ipywidgets.SelectionSlider(
-                options=sorted({*options, value}), value=value, description=name, continuous_update=False
+                options=[(f"{one:,}", one) for one in sorted({*options, value})],
+                value=value,
+                description=name,
+                continuous_update=False,
             )
 
         return {"n": choice(LENGTHS, n, "Positions"), "block": choice(BLOCKS, block, "Tile")}

@@ -74,5 +74,11 @@ def window_mask(n_tokens: int = 12, n_new: int = 12, window: int = 4, n_layers: 
             "n_layers": slider(n_layers, "Layers", MOST_LAYERS),
         }
 
+    def prepare(changed: str, controls: Controls) -> None:
+        """There are no more new tokens than tokens: the slider that was moved takes the other along."""
+        if controls["n_new"].value > controls["n_tokens"].value:
+            other = "n_tokens" if changed == "n_new" else "n_new"
+            controls[other].value = controls[changed].value
+
     settings = {"n_tokens": n_tokens, "n_new": n_new, "window": window, "n_layers": n_layers}
-    return Explorer(QUESTION, settings, compute, build).show()
+    return Explorer(QUESTION, settings, compute, build, prepare=prepare).show()
