@@ -60,7 +60,10 @@ def gone(pid: int) -> bool:
     return not alive or alive[0].status() == psutil.STATUS_ZOMBIE
 
 
-def test_what_make_said_is_told_when_it_fails(script: ModuleType, tmp_path: Path) -> None:
+def test_what_make_said_is_told_when_it_fails(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MAKELEVEL", "1")  # as under `make test`
     path = clone(tmp_path, "echo no such package; exit 1")
     told = pytest.raises(RuntimeError, match=r"ended without an address.*\nno such package")
     with told, script.make_lab(path, "", LIMIT, script.Steps()):
