@@ -79,6 +79,25 @@ def test_results_are_those_of_this_process_whatever_the_order() -> None:
     assert again == [outcomes[jobs[0].key]]
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives a process a core of its own")
+def test_each_process_has_a_core_of_its_own_where_all_cores_are_asked_for() -> None:
+    """A process that takes the place of a dead one takes its core too. Otherwise any core will do."""
+    cores = os.sched_getaffinity(0)
+    with Pool(len(cores)) as running:
+        list(running.run(quick(2 * len(cores))))
+        assert sorted(map(min, _cores())) == sorted(cores) and all(len(own) == 1 for own in _cores())
+        graders()[0].kill()
+        list(running.run(quick(2 * len(cores))))
+        assert sorted(map(min, _cores())) == sorted(cores) and all(len(own) == 1 for own in _cores())
+    with Pool(len(cores) + 1) as running:
+        list(running.run(quick(1)))
+        assert _cores() == [cores]
+
+
+def _cores() -> list[set[int]]:
+    return [os.sched_getaffinity(process.pid) for process in graders()]
+
+
 def test_a_pool_needs_room() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         Pool(0)

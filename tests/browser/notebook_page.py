@@ -20,6 +20,8 @@ ERRORS = (
     '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.error"], '
     '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"]'
 )
+# What stands beside the last code cell, looked up anew each time: a page may draw its cells anew.
+LAST_PROMPT = "[...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')].at(-1).textContent"
 
 
 class NotebookPage:
@@ -81,17 +83,16 @@ class NotebookPage:
         """Run All Cells, and wait until all have run, or one has failed, which ends the run."""
         from playwright.sync_api import TimeoutError
 
-        last = self.cells.last.locator(".jp-InputPrompt").first.element_handle()
         for _ in range(ASKED):
             self.menu("Run", "Run All Cells")
             try:  # it is lost when the page is not connected to the kernel yet, which Notebook 7 does not show
-                self.page.wait_for_function("last => !/\\[ \\]/.test(last.textContent)", arg=last, timeout=15_000)
+                self.page.wait_for_function(f"() => !/\\[ \\]/.test({LAST_PROMPT})", timeout=15_000)
                 break
             except TimeoutError:
                 continue
         # Cells run in order, so the last one has its number when all have run.
-        ended = "([last, errors]) => /\\[\\d+\\]/.test(last.textContent) || document.querySelector(errors)"
-        self.page.wait_for_function(ended, arg=[last, ERRORS], timeout=RUN_SECONDS * 1000)
+        ended = f"errors => /\\[\\d+\\]/.test({LAST_PROMPT}) || document.querySelector(errors)"
+        self.page.wait_for_function(ended, arg=ERRORS, timeout=RUN_SECONDS * 1000)
         self.wait_idle()
 
     def wait_idle(self) -> None:
