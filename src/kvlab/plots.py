@@ -55,6 +55,10 @@ def lines(
             axes.minorticks_off()
     if logy:
         axes.set_yscale("log")
+        if axes.get_ylim()[1] > 100 * axes.get_ylim()[0]:
+            from matplotlib.ticker import LogLocator
+
+            axes.yaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # all eight are a dense row that takes long to draw
     else:
         axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))  # a linear axis that starts elsewhere exaggerates
     axes.grid(alpha=0.3)
@@ -88,7 +92,10 @@ def bars(
     for name, bar in zip(values, drawn, strict=True):
         if name in muted:
             bar.set(facecolor=MUTED, hatch="//")
-    axes.set_xticks(places, [textwrap.fill(str(name), 14) for name in values])
+    wide = max(14, 60 // len(values))  # characters that fit below a bar
+    axes.set_xticks(places, [textwrap.fill(str(name), wide) for name in values])
+    if max(map(abs, values.values())) >= 1000:
+        axes.yaxis.set_major_formatter("{x:,.0f}")  # as above the bars
     if limit is not None:
         axes.axhline(limit[0], color=PALETTE[1], linestyle="--", label=limit[1])
         axes.legend()

@@ -72,9 +72,12 @@ def break_even_table(values: dict[str, Any]) -> Table:
         ("prefix", counted(values["prefix"], "token")),
         ("minimum of the model", unknown if values["minimum"] is None else counted(values["minimum"], "token")),
         ("cached of it", counted(values["stored"], "token")),
-        ("caching is cheaper from", f"{values['pays_from']} requests" if values["pays_from"] else f"never, up to {n}"),
-        (f"{n} requests without caching", f"{values['plain'][-1]:.5f} dollars"),
-        (f"{n} requests with caching", f"{values['cached'][-1]:.5f} dollars"),
+        (
+            "caching is cheaper from",
+            counted(values["pays_from"], "request") if values["pays_from"] else f"never, up to {n}",
+        ),
+        (f"{counted(n, 'request')} without caching", f"{values['plain'][-1]:.5f} dollars"),
+        (f"{counted(n, 'request')} with caching", f"{values['cached'][-1]:.5f} dollars"),
     )
     notes = (f"Prices read on {prices.read_on()}. {values['note']}".strip(),)
     # Only Anthropic sells entries of two ages.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -46,20 +48,41 @@ def run_fault(model: Llama, fault: str, prompt: str = PROMPT, n_new: int = 40) -
     first_difference (index of a new token, None when all are equal), checks {name: passed}, logit_differences (largest
     |difference| after prefill and after each decode step, both fed the right tokens), and max_logit_difference.
     """
-    if fault != NONE and fault not in faults.FAULTS:
-        raise ValueError(f"there is no fault '{fault}': choose one of {', '.join(CHOICES)}")
+    return _compare(model, fault, _reference(model, prompt, n_new))
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """The loop without a mistake: ids of the prompt, n_new (at most), new tokens, their text, logits (n, vocab_size)."""
+
+    ids: list[int]
+    n_new: int
+    tokens: list[int]
+    text: str
+    logits: torch.Tensor
+
+
+@torch.no_grad()
+def _reference(model: Llama, prompt: str, n_new: int) -> _Reference:
     if not prompt.strip():
         raise ValueError("the prompt is empty: write at least one word")
     if n_new < 1:
         raise ValueError(f"n_new must be at least 1, got {n_new}")
     ids = prompt_ids(model, prompt, n_new + 1)  # one position to spare: a fault may take one too many
     right = generate_naive(model, ids, n_new)
-    sequence = [*ids, *right.tokens]
-    expected = model(as_tensor(model, sequence))
+    return _Reference(ids, n_new, right.tokens, right.text, model(as_tensor(model, [*ids, *right.tokens])))
+
+
+@torch.no_grad()
+def _compare(model: Llama, fault: str, right: _Reference) -> dict[str, Any]:
+    """What `run_fault` returns, from the loop without a mistake."""
+    if fault != NONE and fault not in faults.FAULTS:
+        raise ValueError(f"there is no fault '{fault}': choose one of {', '.join(CHOICES)}")
+    sequence = [*right.ids, *right.tokens]
     with _planted(fault):
-        held = _cache(model, len(ids) + n_new + 1)
-        wrong = generate_cached(model, ids, n_new, cache=held)
-        differences = _forced_differences(model, ids, right.tokens, expected)
+        held = _cache(model, len(right.ids) + right.n_new + 1)
+        wrong = generate_cached(model, right.ids, right.n_new, cache=held)
+        differences = _forced_differences(model, right.ids, right.tokens, right.logits)
         half = len(sequence) // 2
         cache = _cache(model, len(sequence) + 1)
         prefill(model, sequence[:half], cache)
@@ -69,8 +92,8 @@ def run_fault(model: Llama, fault: str, prompt: str = PROMPT, n_new: int = 40) -
     checks = {
         TOKENS: wrong.tokens == right.tokens,
         FIRST_STEP: differences[1] <= ATOL,
-        CHUNK: _difference(chunk, expected[-start:]) <= ATOL,
-        LENGTH: held.length == len(ids) + len(wrong.tokens) - 1,
+        CHUNK: _difference(chunk, right.logits[-start:]) <= ATOL,
+        LENGTH: held.length == len(right.ids) + len(wrong.tokens) - 1,
     }
     return {
         "fault": fault,
@@ -123,8 +146,12 @@ def fault_table(model: Llama, values: dict[str, Any]) -> Table:
 def break_it(model: Llama, prompt: str = PROMPT, n_new: int = 40, fault: str = NONE) -> Explorer:
     """Choose a mistake and see the text, the logits and the checks change. `fault` is the one to start with."""
 
+    @lru_cache(maxsize=4)
+    def reference(prompt: str) -> _Reference:  # it is the same whatever the fault
+        return _reference(model, prompt, n_new)
+
     def compute(fault: str, prompt: str) -> Result:
-        values = run_fault(model, fault, prompt, n_new)
+        values = _compare(model, fault, reference(prompt))
         red = [name for name, good in values["checks"].items() if not good]
         alt = f"Logit differences by step, at most {values['max_logit_difference']:.2g}; checks that fail: {len(red)}."
         return Result(values, fault_table(model, values), fault_figure(values), alt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -42,11 +43,13 @@ def run_vector_fault(model: Llama, fault: str, query: str = QUERY) -> dict[str, 
     fault: one of VECTOR_FAULTS; it ends with the call. Returns fault, ranking [(text, score)] best first, ranking_right
     (without the fault) and checks {name: passed}. An unknown fault or an empty query raises ValueError.
     """
+    return _compare(model, fault, query, _search(model, query))
+
+
+def _compare(model: Llama, fault: str, query: str, right: list[tuple[str, float]]) -> dict[str, Any]:
+    """What `run_vector_fault` returns, from the search without a mistake."""
     if fault not in VECTOR_FAULTS:
         raise ValueError(f"there is no vector fault '{fault}': choose one of {', '.join(VECTOR_FAULTS)}")
-    if not query.strip():
-        raise ValueError("the query is empty: write at least one word")
-    right = _search(model, query)
     with nullcontext() if fault == NONE else faults.plant(fault):
         found = _search(model, query)
         batch = hidden_states(model, SHELF, pooling="mean")
@@ -64,6 +67,8 @@ def run_vector_fault(model: Llama, fault: str, query: str = QUERY) -> dict[str, 
 
 
 def _search(model: Llama, query: str) -> list[tuple[str, float]]:
+    if not query.strip():
+        raise ValueError("the query is empty: write at least one word")
     shelf = hidden_states(model, SHELF, pooling="mean")
     scores, places = cosine_top_k(hidden_states(model, [query], pooling="mean")[0], shelf, len(SHELF))
     return [(SHELF[place], score) for place, score in zip(places.tolist(), scores.tolist(), strict=True)]
@@ -92,8 +97,12 @@ def vectors_table(values: dict[str, Any]) -> Table:
 def break_vectors(model: Llama, query: str = QUERY, fault: str = NONE) -> Explorer:
     """Choose a mistake, write a query, and see the results and the checks change. `fault` is the one to start with."""
 
+    @lru_cache(maxsize=4)
+    def right(query: str) -> list[tuple[str, float]]:  # it is the same whatever the fault
+        return _search(model, query)
+
     def compute(fault: str, query: str) -> Result:
-        values = run_vector_fault(model, fault, query)
+        values = _compare(model, fault, query, right(query))
         red = sum(not good for good in values["checks"].values())
         alt = f"Scores of {len(SHELF)} passages; first is: {values['ranking'][0][0]} Checks that fail: {red}."
         return Result(values, vectors_table(values), vectors_figure(values), alt)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -68,10 +69,23 @@ def layer_view(model: Llama, layer: int, own: str = "") -> dict[str, Any]:
     layer = whole("layer", layer)
     if layer > model.config.n_layers:
         raise ValueError(f"layer must be at most {model.config.n_layers}, the number of blocks, got {layer}")
-    texts = [text for sense in SENSES.values() for text in sense]
+    return _view(_all_layers(model, own), layer)
+
+
+def _texts() -> list[str]:
+    return [text for sense in SENSES.values() for text in sense]
+
+
+def _all_layers(model: Llama, own: str) -> torch.Tensor:
+    """The word's hidden states in all sentences: (n_layers + 1, sentences, d_model)."""
+    return word_states(model, WORD, _texts() + ([own] if own.strip() else [])).states.cpu()
+
+
+def _view(all_layers: torch.Tensor, layer: int) -> dict[str, Any]:
+    """What `layer_view` returns, from all layers."""
+    states, texts = all_layers[layer], _texts()
     senses = [sense for sense, given in SENSES.items() for _ in given]
-    extra = [own] if own.strip() else []
-    states = word_states(model, WORD, texts + extra).states[layer].cpu()
+    extra = len(states) > len(texts)
     known = states[: len(texts)]
     mean, axes, share = principal_axes(known)
     places = (states.double() - mean) @ axes.T
@@ -129,8 +143,12 @@ def layer_projection(model: Llama, layer: int | None = None, own: str = OWN) -> 
     """Move the layer and write a sentence with the word. It starts after the last block."""
     start = model.config.n_layers if layer is None else layer
 
+    @lru_cache(maxsize=8)
+    def all_layers(own: str) -> torch.Tensor:  # one pass gives them all: moving the layer needs no other
+        return _all_layers(model, own)
+
     def compute(layer: int, own: str) -> Result:
-        view = layer_view(model, layer, own)
+        view = _view(all_layers(own), layer)
         alt = (
             f"Points of {len(view['points'])} kinds after {view['layer']} blocks; mean cosine {view['same']:.2f} "
             f"within a sense, {view['across']:.2f} between senses."

@@ -12,6 +12,7 @@ from kvlab.show import Table
 from kvlab.validate import amount, shown, whole
 from kvlab.widgets.base import Controls, Explorer, Result
 from kvlab.widgets.start import start_value
+from kvlab.widgets.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,7 +151,7 @@ def prompt_cache_table(view: dict[str, Any]) -> Table:
     ]
     notes = (
         f"First differing byte: {'none' if parted is None else parted.byte}; {where}",
-        f"{view['common']:,} tokens in common, {view['edge']:,} of them in whole blocks; minimum {view['minimum']:,}",
+        f"{counted(view['common'], 'token')} in common, {view['edge']:,} of them in whole blocks; minimum {view['minimum']:,}",
         f"{entry} Prices read on {prices.read_on()}.",
     )
     return Table("Two requests", ("what", "first", "second"), tuple(rows), notes=notes, width=48)
@@ -175,7 +176,7 @@ def prompt_cache(server: LocalServer, length: int = 1100) -> Explorer:
     def compute(**chosen: Any) -> Result:
         view = prompt_cache_view(server, **chosen)
         second = view["requests"][1]
-        alt = f"Second request: {second['read']} tokens read, {second['written']} written, {second['fresh']} others."
+        alt = f"Second request: {counted(second['read'], 'token')} read, {second['written']} written, {second['fresh']} others."
         return Result(view, prompt_cache_table(view), prompt_cache_figure(view), alt)
 
     def build() -> Controls:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kvlab import plots
 from kvlab.show import Table
 from kvlab.widgets.base import Controls, Explorer, Result
+from kvlab.widgets.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -109,7 +110,7 @@ def timeline_figure(values: dict[str, Any]) -> Figure:
         "padding": {"facecolor": plots.MUTED, "hatch": "xx"},
     }
     xlabel = "time (units of the counted clock)"
-    figure, axes = plots._new_figure(xlabel, "request", f"{values['policy']}: {values['steps']} steps")
+    figure, axes = plots._new_figure(xlabel, "request", f"{values['policy']}: {counted(values['steps'], 'step')}")
     rows = {name: i for i, (name, *_) in enumerate(values["requests"])}
     spans: dict[str, dict[str, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for name, start, end, kind, _ in values["bars"]:
@@ -138,8 +139,8 @@ def timeline_table(values: dict[str, Any]) -> Table:
         for name, arrival, ttft, gap, end in values["requests"]
     ]
     notes = (
-        f"{values['steps']} steps, {values['positions']} positions computed, {values['padding']} of them padding; "
-        f"at most {values['most_tokens']} tokens in a step{reasons.get(values['policy'], '')}",
+        f"{counted(values['steps'], 'step')}, {counted(values['positions'], 'position')} computed, {values['padding']} of them padding; "
+        f"at most {counted(values['most_tokens'], 'token')} in a step{reasons.get(values['policy'], '')}",
         f"TTFT p50 {values['ttft_p50']:.1f} · gap p50 {values['gap_p50']:.2f}, p99 {values['gap_p99']:.2f} · "
         f"all done at {values['end']:.1f}",
     )
@@ -155,8 +156,8 @@ def scheduler_timeline(
     def compute(policy: str, max_seqs: int, token_budget: int) -> Result:
         values = timeline(model, policy, max_seqs, token_budget, visits)
         alt = (
-            f"Timeline of {len(values['requests'])} requests in {values['steps']} steps; longest step "
-            f"{values['most_tokens']} tokens, p99 gap {values['gap_p99']:.2f}, padding {values['padding']}."
+            f"Timeline of {counted(len(values['requests']), 'request')} in {counted(values['steps'], 'step')}; longest step "
+            f"{counted(values['most_tokens'], 'token')}, p99 gap {values['gap_p99']:.2f}, padding {values['padding']}."
         )
         return Result(values, timeline_table(values), timeline_figure(values), alt)
 
