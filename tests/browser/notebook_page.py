@@ -5,13 +5,16 @@ What ran and what failed is read from the saved notebook too, since a page may d
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from browser_lab import Lab
+from watch import Watch
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Locator, Page
+    from playwright.sync_api import Browser, Locator, Page
 
 SECONDS = 120
 RUN_SECONDS = 300
@@ -22,6 +25,19 @@ ERRORS = (
 )
 # What stands beside the last code cell, looked up anew each time: a page may draw its cells anew.
 LAST_PROMPT = "[...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')].at(-1).textContent"
+
+
+@contextmanager
+def seated(browser: "Browser", lab: Lab, name: str) -> "Iterator[tuple[NotebookPage, Watch]]":
+    """A new page for the notebook `name`, still to be opened, and what is seen on that page. It is closed in the end."""
+    page = browser.new_page(viewport={"width": 1280, "height": 1000})
+    watch = Watch()
+    watch.follow(page)
+    notebook = NotebookPage(page, lab, name)
+    try:
+        yield notebook, watch
+    finally:
+        notebook.close()
 
 
 class NotebookPage:

@@ -8,10 +8,9 @@ import pytest
 import test_seats
 from browser_lab import Lab
 from faults import FAULTS, NONE, Fault, plant
-from notebook_page import NotebookPage
+from notebook_page import seated
 from seats import SEATS, Seat
 from test_seats import Taken
-from watch import Watch
 
 from helpers import ROOT
 
@@ -28,18 +27,11 @@ def seat_with(fault: Fault, lab: Lab, browser: "Browser") -> Iterator[Taken]:
     """A short copy of notebook 01 with this fault, run; what fails there fails within seconds."""
     name = f"planted_{fault.name}"
     plant(fault, ROOT / "notebooks" / FIRST.name, lab.work / f"{name}.ipynb")
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    watch = Watch()
-    watch.follow(page)
-    notebook = NotebookPage(page, lab, f"{name}.ipynb")
-    try:
+    with seated(browser, lab, f"{name}.ipynb") as (notebook, watch):
         notebook.open().run_all()
         notebook.patience(12 if fault is not NONE else 120)
-        yield Taken(
-            Seat(name, FIRST.widgets[:1], FIRST.exercise, FIRST.wrong, FIRST.rule, FIRST.notebook), notebook, watch
-        )
-    finally:
-        notebook.close()
+        seat = Seat(name, FIRST.widgets[:1], FIRST.exercise, FIRST.wrong, FIRST.rule, FIRST.notebook)
+        yield Taken(seat, notebook, watch)
 
 
 def run(name: str, taken: Taken) -> None:

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 from browser_lab import Lab, speed_up
 from controls import Shown
-from notebook_page import ERRORS, NotebookPage
+from notebook_page import ERRORS, seated
 from seats import SEATS
-from watch import Watch
 
 from helpers import ROOT
 
@@ -24,16 +23,10 @@ def test_notebook_01_runs_in_notebook_7_and_its_first_widget_moves(lab: Lab, bro
     copy = lab.work / "in_notebook_7.ipynb"
     copy.write_bytes((ROOT / "notebooks" / seat.name).read_bytes())
     speed_up(copy)
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    watch = Watch()
-    watch.follow(page)
-    notebook = NotebookPage(page, lab, copy.name)
-    try:
+    with seated(browser, lab, copy.name) as (notebook, watch):
         notebook.open_in_notebook7().run_all()
-        expect(page.locator(ERRORS)).to_have_count(0)
+        expect(notebook.page.locator(ERRORS)).to_have_count(0)
         widget = seat.widgets[0]
         Shown(notebook.cell(widget.call)).move(widget.moves[0])
         expect(notebook.panel(seat.exercise)).to_contain_text("not attempted yet")
         assert watch.elsewhere == [] and watch.ours == []
-    finally:
-        notebook.close()

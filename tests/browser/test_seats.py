@@ -12,7 +12,7 @@ import pytest
 from browser_lab import Lab
 from controls import Shown
 from looks import OUTPUTS, THEMES, WIDTHS, axe_findings, choose_theme, clipped, draw_all, faint, take
-from notebook_page import ERRORS, NotebookPage, failures
+from notebook_page import ERRORS, NotebookPage, failures, seated
 from seats import SEATS, Seat
 from watch import Watch
 
@@ -36,15 +36,9 @@ class Taken:
 
 @pytest.fixture(scope="module", params=SEATS, ids=lambda seat: seat.notebook)
 def taken(request: pytest.FixtureRequest, lab: Lab, browser: "Browser") -> Iterator[Taken]:
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    watch = Watch()
-    watch.follow(page)
-    notebook = NotebookPage(page, lab, request.param.name)
-    try:
+    with seated(browser, lab, request.param.name) as (notebook, watch):
         notebook.open().run_all()
         yield Taken(request.param, notebook, watch)
-    finally:
-        notebook.close()
 
 
 def test_run_all_unsolved_leaves_no_error_and_draws_every_widget(taken: Taken) -> None:

@@ -7,10 +7,9 @@ import pytest
 import test_seats
 from browser_lab import Lab
 from looks import OUTPUTS, THEMES, WIDTHS, axe_findings, choose_theme, clipped, draw_all, take
-from notebook_page import ERRORS, NotebookPage
+from notebook_page import ERRORS, seated
 from seats import NEXT, Move, Seat, Widget
 from test_seats import Taken
-from watch import Watch
 
 from helpers import require
 
@@ -26,15 +25,9 @@ TWICE = 'def double(x):\n    if x < 0:\n        raise ValueError("negative")\n  
 
 @pytest.fixture(scope="module")
 def taken(lab: Lab, browser: "Browser") -> Iterator[Taken]:
-    page = browser.new_page(viewport={"width": 1280, "height": 1000})
-    watch = Watch()
-    watch.follow(page)
-    notebook = NotebookPage(page, lab, START.name)
-    try:
+    with seated(browser, lab, START.name) as (notebook, watch):
         notebook.open().run_all()
         yield Taken(START, notebook, watch)
-    finally:
-        notebook.close()
 
 
 def test_run_all_leaves_no_error_and_the_map_names_every_notebook(taken: Taken) -> None:
