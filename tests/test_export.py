@@ -263,10 +263,17 @@ def test_names_of_a_roster_reach_the_table(course: Course, tmp_path: Path) -> No
     assert set(rows) == {*before, "o_hara"}
 
 
-def test_moodles_files_of_two_units_do_not_replace_each_other(course: Course) -> None:
+def test_moodles_two_files_do_not_replace_each_other(course: Course, tmp_path: Path) -> None:
+    """A worksheet is one assignment's, however the unit was chosen; the table for the gradebook has another name."""
+    worksheet = tmp_path / "worksheet.csv"
+    worksheet.write_text(MOODLE, encoding="utf-8")
     base = ["export", "--course", str(course.root), "--format", "moodle"]
+    of_unit, of_class = course.root / f"marks-moodle-{UNIT}.csv", course.root / "marks-moodle.csv"
+    main([*base, "--roster", str(worksheet)])
+    first = of_unit.read_bytes()
+    assert first.startswith(b"Identifier,") and not of_class.exists()
     assert main([*base, "--unit", "1"]) == 0
-    assert (course.root / f"marks-moodle-{UNIT}.csv").is_file() and not (course.root / "marks-moodle.csv").exists()
+    assert of_unit.read_bytes() == first and of_class.read_bytes().startswith(b"ID number,")
 
 
 def test_without_a_gradebook_none_is_made(course: Course) -> None:

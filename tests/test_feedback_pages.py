@@ -217,7 +217,8 @@ def test_tables_and_bars_need_something_to_show() -> None:
     with pytest.raises(ValueError, match="one count"):
         pages.bars("t", ["a"], [], "x", "y")
     assert pages.bars("t", ["a<b", "2"], [0, 0], "x", "y").count("<rect") == 2
-    assert [pages.number(x) for x in (0.0, -0.001, 2.5, 3.0, 1 / 3, 100.0)] == ["0", "0", "2.5", "3", "0.33", "100"]
+    assert [pages.number(x) for x in (0.0, -0.0001, 2.5, 3.0, 1 / 3, 100.0)] == ["0", "0", "2.5", "3", "0.333", "100"]
+    assert [pages.number(x) for x in (13.125, 14.625, 0.875, 2.0)] == ["13.125", "14.625", "0.875", "2"], "eighths"
 
 
 def test_questions_are_written_ones() -> None:

@@ -53,8 +53,12 @@ def course(released: Course, tmp_path: Path) -> Course:
 
 
 def graded(done: subprocess.CompletedProcess[str]) -> tuple[int, int]:
-    """(graded, had a result) of a run that went well."""
+    """(graded, had a result) of a run that graded all hand-ins."""
     assert done.returncode == 0, done.stdout + done.stderr
+    return counted(done)
+
+
+def counted(done: subprocess.CompletedProcess[str]) -> tuple[int, int]:
     found = re.search(r"(\d+) graded, (\d+) had a result", done.stdout)
     assert found, done.stdout
     return int(found[1]), int(found[2])
@@ -72,7 +76,8 @@ def test_a_class_is_graded_once_and_what_is_new_again(course: Course) -> None:
     (hand_in(course, "nils", b"") / f"{UNIT}.ipynb").unlink()
 
     done = kvgrade(course, "grade", "--verbose", "--jobs", "2")
-    assert graded(done) == (9, 0)
+    assert counted(done) == (9, 0)
+    assert done.returncode == 1 and "  not graded: nils, tom\n" in done.stdout
     marks = course.marks()
     assert marks["zoe"] == marks["yan"] == marks["anna"] == POINTS
     assert marks["paul"] == marks["emil"] == dict.fromkeys(POINTS, 0.0) | {"KVCache": 4.0}
@@ -88,6 +93,8 @@ def test_a_class_is_graded_once_and_what_is_new_again(course: Course) -> None:
     assert not any(student in name for name in files for student in marks)
 
     rows = database(course)
+    for student in ("tom", "nils"):
+        shutil.rmtree(course.folder / "submitted" / student)
     assert graded(kvgrade(course, "grade")) == (0, 9)
     assert database(course) == rows
     hand_in(course, "carl", RIGHT)

@@ -254,6 +254,45 @@ def test_a_dry_run_writes_nothing_but_results(course: Course, graded: bool, caps
     assert len(new) == (2 if graded else 0) and all(name.startswith(f"results/{UNIT}/") for name in new)
 
 
+# Which notebook counts
+
+
+def test_who_has_no_notebook_that_counts_is_named(course: Course, capsys: pytest.CaptureFixture[str]) -> None:
+    for student in ("anna", "bob", "carl", "emil"):
+        shutil.rmtree(course.root / "submitted" / student)
+    command = ["grade", "--course", str(course.root), "--unsafe-no-sandbox", "--jobs", "1"]
+    assert main(command) == 0, "an unreadable file is graded: it has 0"
+    assert "not graded" not in capsys.readouterr().out
+    folder = course.root / "submitted" / "gina" / UNIT
+    folder.mkdir(parents=True)
+    for name in ("one.ipynb", "two.ipynb"):
+        (folder / name).write_bytes(graded_class.HAND_INS["bob"])
+    for more in ([], ["--dry-run"]):
+        assert main([*command, *more]) == 1
+        said = capsys.readouterr()
+        assert "\n  not graded: gina\n" in said.out and "  could not be read: dora\n" in said.out
+        assert f"gina of {UNIT} is not graded: there are 2 notebooks" in said.err
+
+
+@pytest.mark.parametrize("name", [f"{UNIT}.ipynb", "hw (1).ipynb"])
+def test_a_clean_copy_beside_the_hand_in_does_not_count(course: Course, name: str) -> None:
+    folder = course.root / "submitted" / "bob" / UNIT
+    mine = (folder / f"{UNIT}.ipynb").rename(folder / name)
+    copy = mine.with_name(f"{mine.stem}.repaired.ipynb")
+    copy.write_bytes(graded_class.HAND_INS["anna"])
+    aside = course.root.parent / "aside"
+    aside.mkdir()
+    for where in (dataclasses.replace(course, aside=aside), course):
+        made = plan.make(where, UNIT, Options(), ["bob"], say=print)
+        assert made.without == () and made.job("bob").hand_in == graded_class.HAND_INS["bob"]
+    copy.rename(folder / "x.repaired.ipynb")
+    for path in folder.iterdir():
+        if path.name != "x.repaired.ipynb":
+            path.unlink()
+    made = plan.make(course, UNIT, Options(), ["bob"], say=print)
+    assert made.job("bob").hand_in == graded_class.HAND_INS["anna"], "alone it is the hand-in"
+
+
 # Marks that change
 
 

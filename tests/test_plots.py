@@ -1,6 +1,7 @@
 """The figures' data, labels and colours; never their pixels."""
 
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from nbclient import NotebookClient
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from kvlab import plots
 
@@ -194,3 +197,27 @@ def test_importing_plots_imports_no_matplotlib(monkeypatch: pytest.MonkeyPatch) 
     code = "import sys, kvlab.plots; print('matplotlib' in sys.modules, 'torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.split() == ["False", "False"]
+
+
+TOKENIZERS = ("the course's primer", "SmolLM2", "cl100k_base", "o200k_base", "Llama 3", "DeepSeek V3", "Mistral Tekken")
+
+
+@pytest.mark.parametrize("names", [TOKENIZERS[:2], TOKENIZERS, tuple(f"{n}. ' window'" for n in range(1, 11))])
+def test_names_below_bars_do_not_touch(names: tuple[str, ...]) -> None:
+    figure = plots.bars(dict.fromkeys(names, 1.0), "name", "height")
+    assert gaps_below(figure) >= 2
+
+
+def test_names_below_a_heatmap_do_not_touch() -> None:
+    words = [f" word{n}" for n in range(13)]
+    figure = plots.heatmap(np.eye(13), words, words, xlabel="key", ylabel="query", value_label="weight")
+    assert gaps_below(figure) >= 2
+
+
+def gaps_below(figure: Figure) -> float:
+    """The smallest distance between two neighbouring labels below the first axes, in pixels."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    labels = [t for t in figure.axes[0].get_xticklabels() if t.get_text()]
+    boxes = [label.get_window_extent(canvas.get_renderer()) for label in labels]
+    return min(right.x0 - left.x1 for left, right in itertools.pairwise(boxes))

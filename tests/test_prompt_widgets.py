@@ -252,3 +252,14 @@ def test_break_prefix_shows_what_the_plain_function_returns(primer: Llama) -> No
     shown.controls["fault"].value = "none"
     assert shown.values == widgets.run_prefix_fault(primer, "none")
     assert set(widgets.PREFIX_FAULTS) - {"none"} <= set(faults.FAULTS)
+
+
+def test_a_changed_text_stands_beside_the_right_one(primer: Llama) -> None:
+    shown = widgets.break_prefix(primer)
+    assert "without the fault" not in shown.table
+    right = shown.values["texts"]
+    shown.controls["fault"].value = "prefix_forgotten"
+    changed = [name for name, text in shown.values["texts"].items() if text != right[name]]
+    assert changed and shown.table.count("without the fault") == len(changed)
+    for name in changed:
+        assert f"{name}, without the fault: {right[name]!r}" in shown.table

@@ -40,6 +40,9 @@ def test_the_proof_notices_what_is_wrong(proof):
     assert "is right, but" in problems_with(right, verdict=row.verdict)
     assert "a case takes" in problems_with(right, slowest=1e6)
     full = dataclasses.replace(right.verdict, name=row.exercise)
+    unnoticed = problems_with(row, verdict=full)
+    assert f"{row.exercise}/{row.answer} gets full points: no case notices it" in unnoticed
+    assert "diagnosed as" not in unnoticed, "its marks are not right"
     hard = next(r for r in rows if r.answer == "hard_coded" and r.exercise == right.exercise)
     assert "hard-coded to the check gets" in problems_with(hard, verdict=full)
 

@@ -62,6 +62,9 @@ def test_the_likeliest_tokens_are_those_of_the_logits(primer: Llama, traced: tra
     best = logits.topk(10)
     assert [piece for piece, _ in seen["best"]] == primer.tokenizer.pieces(best.indices.tolist())
     np.testing.assert_allclose([number for _, number in seen["best"]], best.values, atol=1e-3)
+    scaled = widgets.stage_at(primer, traced, step_of(traced, "sampling: temperature"))
+    assert [piece for piece, _ in scaled["best"]] == [piece for piece, _ in seen["best"]], "its largest number is 0"
+    assert scaled["best"][0][1] == 0
     seen = widgets.stage_at(primer, traced, step_of(traced, "probabilities"))
     probs = sampling.next_token_probs(logits, SETTINGS, traced.ids, len(traced.ids))
     assert len(seen["best"]) == min(10, int((probs > 0).sum())) and math.isclose(

@@ -181,5 +181,5 @@ def _duration(seconds: float) -> str:
     """A stretch of time in the largest fitting unit."""
     for size, name in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
         if seconds >= size:
-            return f"{number(seconds / size)} {name}"
+            return f"{number(round(seconds / size, 2))} {name}"
     return f"{number(seconds)} seconds"

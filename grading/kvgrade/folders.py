@@ -13,6 +13,9 @@ from .texts import clean
 SET_ASIDE = ".set-aside"
 """Ending of what a hand-in may not bring: nbgrader_config.py tells nbgrader to ignore it."""
 
+REPAIRED = ".repaired.ipynb"
+"""Ending of the clean copies that `check --repair` writes beside a hand-in."""
+
 
 def set_aside(folder: Path, say: Callable[[str], object]) -> None:
     """Rename what nbgrader would stumble over when it copies a hand-in: links, pipes, devices, a broken timestamp.
@@ -42,6 +45,13 @@ def _free_name(path: Path) -> Path:
     raise FileExistsError(f"{path.parent} holds ten thousand files of one name")
 
 
+def other_notebooks(wanted: Path) -> list[Path]:
+    """The notebooks of a hand-in that do not have the name `wanted`. Clean copies count only where they stand alone."""
+    found = sorted(path for path in wanted.parent.glob("*.ipynb") if path != wanted)
+    originals = [path for path in found if not path.name.endswith(REPAIRED)]
+    return originals if originals or os.path.lexists(wanted) else found
+
+
 def adopt(folder: Path, say: Callable[[str], object]) -> list[str]:
     """Copy a lone notebook under another name, such as `01_kv_cache (1).ipynb`, to the name that nbgrader wants.
 
@@ -49,7 +59,7 @@ def adopt(folder: Path, say: Callable[[str], object]) -> list[str]:
     taken, the choice is not clear, or the file is not one that would be read.
     """
     wanted, note = folder / f"{folder.name}.ipynb", folder / f"copied-from{SET_ASIDE}"
-    others = [path for path in folder.glob("*.ipynb") if path != wanted]
+    others = other_notebooks(wanted)
     made_by_us = note.is_file() and not note.is_symlink()
     if len(others) != 1 or (os.path.lexists(wanted) and not made_by_us):
         return []

@@ -63,8 +63,8 @@ def code(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """A number as people write it: 3, 2.5, 0.33."""
-    shown = f"{round(value, 2):.2f}".rstrip("0").rstrip(".")
+    """A number as people write it, three decimals at most, as points come in eighths: 3, 2.5, 14.625, 0.333."""
+    shown = f"{value:.3f}".rstrip("0").rstrip(".")
     return "0" if shown in ("", "-0") else shown
 
 

@@ -18,7 +18,11 @@ from .version import grader_version
 
 @dataclass(frozen=True)
 class Plan:
-    """The hand-ins of one unit. `files`: the notebook of each student, sorted; `left_out`: names that are none."""
+    """The hand-ins of one unit.
+
+    `files`: the notebook of each student, sorted; `left_out`: names that are none; `without`: students in whose folder
+    there is no notebook, or nobody knows which counts.
+    """
 
     unit: str
     released: bytes
@@ -28,6 +32,7 @@ class Plan:
     options: Options
     files: dict[str, Path]
     left_out: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     def job(self, student: str) -> Job:
         """The job of a student, read from the file as it is now."""
@@ -54,7 +59,7 @@ def make(
     """
     released = course.released(unit).read_bytes()
     known = graft.checks(json.loads(released))
-    files = {}
+    files, without = {}, []
     for student, folder in course.submitted(unit).items():
         if (students and student not in students) or (shard and not in_shard(student, *shard)):
             continue
@@ -70,18 +75,19 @@ def make(
         if os.path.lexists(path) or any(folder.glob(f"{path.name}*{folders.SET_ASIDE}")):
             files[student] = path  # also what is no file: `job` says why it is not read
         else:
+            without.append(student)
             say(f"{clean(student)} of {unit} is not graded: {_why(folder, unit)}")
     chosen = tuple(sorted(set(exercises) & set(known)))
     left_out = tuple(clean(name) for name in course.unnamed(unit)) if not students else ()
     for name in left_out:
         say(f"The folder {name} is left out: its name has control characters or is not UTF-8. Rename it, then go on.")
     seed = seeds.seed(course.aside or course.root, unit)
-    return Plan(unit, released, seed, grader_version(unit), chosen, options, files, left_out)
+    return Plan(unit, released, seed, grader_version(unit), chosen, options, files, left_out, tuple(without))
 
 
 def _as_if_adopted(wanted: Path) -> Path:
     """The notebook that `folders.adopt` would take, where it lies: for a dry run."""
-    others = [path for path in wanted.parent.glob("*.ipynb") if path != wanted]
+    others = folders.other_notebooks(wanted)
     return others[0] if len(others) == 1 and not os.path.lexists(wanted) else wanted
 
 
@@ -134,7 +140,7 @@ def in_shard(student: str, i: int, n: int) -> bool:
 
 
 def _why(folder: Path, unit: str) -> str:
-    others = [path.name for path in folder.glob("*.ipynb")]
+    others = folders.other_notebooks(folder / f"{unit}.ipynb")
     if len(others) > 1:
         return f"there are {len(others)} notebooks and none is called {unit}.ipynb; keep the one that counts"
     return f"there is no notebook in {clean(str(folder))}"

@@ -94,7 +94,9 @@ def problems(rows: Sequence[Row], exercises: dict[str, cases.Exercise]) -> list[
         for row in wrong:
             if not row.panel:
                 found.append(f"{name}/{row.answer} passes the check cell")
-            if row.verdict.diagnoses != [row.expected]:
+            if row.verdict.points >= row.verdict.possible:
+                found.append(f"{name}/{row.answer} gets full points: no case notices it")
+            elif row.verdict.diagnoses != [row.expected]:
                 found.append(f"{name}/{row.answer}: diagnosed as {row.verdict.diagnoses}, not {row.expected!r}")
         blunders = [row.answer for row in wrong if 2 * row.groups < len(row.verdict.groups)]
         if len(blunders) > MOST_BLUNDERS:

@@ -107,7 +107,7 @@ def _numbers(unit: Unit) -> str:
     if totals:
         most = number(sum(place.possible for place in unit.places))
         lines.append(
-            f"Complete totals of those that could be read: {len(totals)}, mean {number(statistics.fmean(totals))}, "
+            f"Complete totals of those that could be read: {len(totals)}, mean {number(round(statistics.fmean(totals), 2))}, "
             f"median {number(statistics.median(totals))} of {most} points."
         )
     return "<ul>" + "".join(f"<li>{line}</li>" for line in lines if line) + "</ul>"
@@ -127,7 +127,7 @@ def _overview(unit: Unit) -> str:
     for place in unit.places:
         points = _points(unit, place)
         full = sum(p >= place.possible - 1e-9 for p in points)
-        mean = number(statistics.fmean(points)) if points else "–"
+        mean = number(round(statistics.fmean(points), 2)) if points else "–"
         rows.append([code(place.name), str(len(points)), mean, number(place.possible), _share(full, len(points))])
     header = ["exercise", "marked", "mean", "out of", "full marks"]
     return table(f"{unit.title}: all exercises, of hand-ins that could be read", header, rows, (1, 2, 3, 4))

@@ -183,18 +183,22 @@ class Worker:
                 return
 
 
-def try_one(deadline: float) -> None:
-    """Start a jail as answers get it, and run an empty answer. Raises jail.NoJail with the reason."""
+def try_one(deadline: float, cell: str = "") -> str:
+    """Start a jail as answers get it, and run an answer cell: its error in words, "" for none.
+
+    Raises jail.NoJail with the reason when there is no jail, or the cell comes to no end.
+    """
     try:
         worker = Worker(stripped.tree(()), confine.Limits(), isolated=True, with_torch=False, deadline=deadline)
         try:
             limits = asdict(confine.Limits())
-            job: dict[str, Any] = {"cell": "", "closed": [], "limits": limits, "extra_memory": None}
-            worker.begin("nothing", job, deadline)
+            job: dict[str, Any] = {"cell": cell, "closed": [], "limits": limits, "extra_memory": None}
+            error = worker.begin("nothing", job, deadline)
+            return "" if error is None else f"{error['type']}: {error['message']}"
         finally:
             worker.stop()
     except (Endless, Gone, wire.WireError) as problem:
-        raise jail.NoJail(str(problem) or "an empty answer came to no end") from None
+        raise jail.NoJail(str(problem) or f"{'this' if cell else 'an empty'} answer came to no end") from None
 
 
 def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:

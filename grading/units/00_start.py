@@ -128,7 +128,7 @@ with suppress(AssertionError), check.exercise("a right answer") as t:
 # - How you get to the result is free: a loop is as good as one clever line, and speed earns nothing.
 # - An answer must stand on its own: only the answer cell is graded. `math`, `np` and `torch` are there for it; put everything else that it needs into the cell.
 # - Some functions of the course are *closed* in an exercise, because they are the answer. Its text names them, and the check says so when one is called.
-# - After an attempt, `check.solution("NAME")` prints a solution, where the course's `grading/` folder is present. `check.hint("NAME", 1)` prints a hint.
+# - In notebooks 01 to 08, `check.hint("NAME", 1)` prints a hint, and after an attempt `check.solution("NAME")` a solution, where the course's `grading/` folder is present.
 #
 # ## A prediction, a quiz
 #
@@ -196,7 +196,7 @@ glossary.vocabulary()
 # | a check says something that you do not understand | its last line is the rule; open the hints; read the text of the exercise again: all that is tested stands there |
 # | the kernel hangs | the square button stops it; then *Kernel → Restart Kernel* |
 # | something is wrong with the installation | `kvlab doctor` |
-# | you want to hand in | `kvlab check work/01_kv_cache.ipynb` says what a grader will find in the file |
+# | you want to hand in | `kvlab check 01` says what a grader will find in the file |
 # | a newer release of a notebook exists | `kvlab lab` says so at its start; your changed notebooks stay as they are |
 # | commands, folders, other models | `docs/learners.md` in the course's folder, and `kvlab --help` |
 #

@@ -708,13 +708,13 @@ print(
 # The first gives wrong text. The second gives one user's words to another. The third must be an error, raised before anything is written; a server that expects it
 # stops, drops old positions (notebook 03) or makes room elsewhere. The fourth is only waste: row *i* of the attention scores needs query *i* and no earlier one, so a stored query is never read again.
 #
-# Now break the model yourself. The first fault is chosen for you: every generated token gets the position after its own. Choose another one, predict which check goes red and how much of the text changes, then look.
+# Now break the model yourself. The first fault is chosen for you: every generated token gets the position after its own. Choose another one, predict which check fails and how much of the text changes, then look.
 
 # %%
 widgets.break_it(model, prompt=PROMPT, fault="position_off_by_one")
 
 # %% [markdown]
-# *The figure: for each decode step, the largest difference between the logits with and without the fault. It starts with a fault that changes the logits of every decode step, mostly by less than 1 and once by about 4,
+# *The figure: after prefill and after each new token, the largest difference between the logits with and without the fault. It starts with a fault that changes the logits of every decode step, mostly by less than 1 and once by about 4,
 # and leaves the text as it was. For `top_left_mask` it is empty: each single step is right, and only a chunk on a filled cache is wrong.*
 #
 # All of them, side by side. A chunk is several tokens fed at once to a cache that holds something already:

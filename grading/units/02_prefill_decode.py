@@ -167,6 +167,7 @@ figure = plots.lines(
 )
 for points_only in figure.axes[0].lines[1:]:
     points_only.set_linestyle("none")  # a line between two bounds would leave the roof
+figure.axes[0].lines[1].set(markersize=11, markerfacecolor="none", markeredgewidth=2)  # seen also under a diamond
 figure.axes[0].legend()
 figure
 

@@ -766,13 +766,13 @@ with check.exercise("break_even_requests") as t:
     t.raises(ValueError, lambda: break_even_requests(3.5, 3.75), "each read costs more than input: it never pays")
 
 # %% [markdown]
-# The widget below asks the same for any model of the table, any length and any number of requests, answers included.
+# The widget below asks the same for any model of the table, any length and 1 to 12 requests, answers included.
 
 # %%
 widgets.break_even(SONNET, ttl="5m", prefix=2000, fresh=20, answer=100)
 
 # %% [markdown]
-# *The figure: dollars for 1 to 12 requests, with caching and without; the sliders count tokens. For one request caching is dearer; from the second on it is cheaper, and the gap grows.*
+# *The figure: dollars for 1 to 12 requests, with caching and without; the sliders count tokens. At the start, with entries that live for 5 minutes, caching is dearer for one request; from the second on it is cheaper, and the gap grows.*
 
 # %%
 claims.show(card=12)

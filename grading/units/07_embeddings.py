@@ -346,7 +346,7 @@ assert float((own - 1).abs().max()) < 1e-5
 #
 # ### Break it
 #
-# Three mistakes that search code really has. Plant one and see which check turns red, and whether the list of results would have told you.
+# Three mistakes that search code really has. Plant one and see which check fails, and whether the list of results would have told you.
 
 # %%
 quiz.predict(

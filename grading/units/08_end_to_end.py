@@ -326,7 +326,7 @@ quiz.predict(
 widgets.break_trace(model, fault="final_norm_left_out")
 
 # %% [markdown]
-# *The figure: for each stage the largest difference between trace and model over all blocks and both passes, as a share of the stage, on a logarithmic axis, with the limit of 3 · 10⁻⁵ as a line. A ring marks the stage that is apart first in the order of the call; the table names it with its block. Stages to the left of the ring lie above the line when later blocks, or the decode step, are wrong there. A difference of exactly 0 is drawn at 10⁻⁹, where the axis ends.*
+# *The figure: for each stage the largest difference between trace and model over all blocks and both passes, as a share of the stage, on a logarithmic axis, with the limit of 3 · 10⁻⁵ as a line. A ring marks the stage that is apart first in the order of the call; the table names it with its block. Stages to the left of the ring lie above the line when later blocks, or the decode step, are wrong there. A difference of exactly 0 is drawn at 10⁻⁹, where the axis ends; a tensor of another shape, which cannot be compared, at 10³.*
 #
 # The mistakes: `final_norm_left_out` leaves out the norm before the head; `residual_left_out` replaces the input of one block by what attention brings instead of adding to it; `position_off_by_one` gives each new token, while decoding, the position after its own; `rope_neighbours` turns neighbouring numbers as a pair, not the two halves; `stale_cache` does not append K and V of a decode step.
 # This run takes the likeliest token, so it has no top-p stage, and two tensors fewer are compared than above (top-p once for each of the two tokens).

@@ -121,4 +121,4 @@ def exercises() -> Table:
 
 
 def _hours(minutes: int) -> str:
-    return f"{minutes / 60:.1f}" if minutes else "–"
+    return f"{minutes // 60}:{minutes % 60:02}" if minutes else "–"

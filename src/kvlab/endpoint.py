@@ -70,12 +70,13 @@ def ask(
     )
 
 
-def first_model(client: Any) -> str:
-    """The first model that the endpoint lists."""
-    listed = list(client.models.list())
+def first_model(client: Any) -> tuple[str, str]:
+    """The first model that the endpoint lists, and the one that really answers: kvlab's own server has one for all."""
+    answer = client.models.with_raw_response.list()
+    listed = list(answer.parse())
     if not listed:
         raise ValueError("the endpoint lists no model: name one with --model")
-    return str(listed[0].id)
+    return str(listed[0].id), answer.headers.get("x-kvlab-model", str(listed[0].id))
 
 
 def report(answers: list[Answer]) -> str:

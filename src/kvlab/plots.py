@@ -93,8 +93,10 @@ def bars(
         if name in muted:
             bar.set(facecolor=MUTED, hatch="//")
     wide = max(14, 60 // len(values))  # characters that fit below a bar
-    axes.set_xticks(places, [textwrap.fill(str(name), wide) for name in values])
-    if max(map(abs, values.values())) >= 1000:
+    names = [textwrap.fill(str(name), wide) for name in values]
+    axes.set_xticks(places, names)
+    _turn_if_crowded(axes, names)
+    if 999.5 <= max((abs(float(v)) for v in values.values() if np.isfinite(v)), default=0.0) < 1e12:
         axes.yaxis.set_major_formatter("{x:,.0f}")  # as above the bars
     if limit is not None:
         axes.axhline(limit[0], color=PALETTE[1], linestyle="--", label=limit[1])
@@ -174,12 +176,20 @@ def heatmap(
         _tick(axes.set_yticks, row_labels)
     if col_labels is not None:
         _tick(axes.set_xticks, col_labels)
+        _turn_if_crowded(axes, [text.get_text() for text in axes.get_xticklabels()])
     return figure
 
 
 def _short(value: float) -> str:
     """Three digits of a number, and all before the point from 1,000 on: 0.62, 1.5e-05, 3,298."""
     return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+
+
+def _turn_if_crowded(axes: Axes, names: Sequence[str], room: int = 72) -> None:
+    """Turn and shrink the labels below an axis that has no room for them side by side: about `room` characters."""
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    if longest > 3 and len(names) * longest > room:  # short ones are numbers, of which a caller shows some
+        axes.tick_params(axis="x", labelrotation=90, labelsize=8)
 
 
 def _tick(set_ticks: Any, labels: Sequence[Any], most: int = 32) -> None:

@@ -24,7 +24,7 @@ ERRORS = (
     '.jp-OutputArea-output[data-mime-type="application/vnd.jupyter.stderr"]'
 )
 # What stands beside the last code cell, looked up anew each time: a page may draw its cells anew.
-LAST_PROMPT = "[...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')].at(-1).textContent"
+LAST_PROMPT = "([...document.querySelectorAll('.jp-CodeCell .jp-InputArea-prompt')].at(-1)?.textContent ?? '[ ]')"
 
 
 @contextmanager

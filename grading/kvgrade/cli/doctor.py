@@ -5,7 +5,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+import time
 from typing import Any
+
+MAGICS = "from IPython.core.inputtransformer2 import TransformerManager"  # as `inside/answer.py` for a cell with magics
+MOST_SECONDS = 60.0  # for a jail and this import in it, on a busy machine
 
 
 def add_parser(commands: Any) -> None:
@@ -23,4 +27,24 @@ def execute(args: argparse.Namespace) -> int:
 
     why = jail.unavailable()
     print(f"jail: {why}" if why else "jail: ok, answers are isolated on this machine")
-    return 1 if why else 0
+    if why:
+        return 1
+    if said := _magics():
+        print(
+            f"magics: answers with lines such as %timeit would lose their marks: IPython is not there in the jail ({said})."
+        )
+        print(
+            f"  The jail sees the packages below {sys.prefix}: install them there, in a virtual environment of their own"
+        )
+    return 1 if said else 0
+
+
+def _magics() -> str:
+    """Why IPython can't be imported in a jail, where it takes the magics out of answers; "" when it can."""
+    from .. import jail
+    from ..worker import try_one
+
+    try:
+        return try_one(time.monotonic() + MOST_SECONDS, MAGICS)
+    except jail.NoJail as problem:
+        return str(problem)

@@ -39,6 +39,7 @@ def execute(args: argparse.Namespace) -> int:
     course = Course.find(args.course)
     units = {unit: export.rows(course, unit) for unit in standing.chosen(course, args.unit)}
     marked = {unit: {row.person.id for row in rows if row.standing} for unit, rows in units.items()}
+    worksheet = False
     if args.format == "csv":
         if args.roster:
             names = _names(args.roster)
@@ -46,6 +47,7 @@ def execute(args: argparse.Namespace) -> int:
         made = export_lms.Export(export.as_csv([row for rows in units.values() for row in rows]), [], [])
     else:
         roster = export_lms.read_roster(args.roster) if args.roster else None
+        worksheet = args.format == "moodle" and roster is not None and roster.column("Identifier") is not None
         made = (
             export_lms.moodle(units, roster, known_ids(course.root / "imports"))
             if args.format == "moodle" or roster is None
@@ -56,7 +58,7 @@ def execute(args: argparse.Namespace) -> int:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
     else:
-        target = Path(args.to) if args.to else course.root / _name(args.format, list(units))
+        target = Path(args.to) if args.to else course.root / _name(args.format, list(units), worksheet)
         target.parent.mkdir(parents=True, exist_ok=True)
         results.write_atomic(target, data)
         print(f"{target}: {', '.join(units)}")
@@ -68,9 +70,9 @@ def execute(args: argparse.Namespace) -> int:
     return 1 if made.lost or old else 0
 
 
-def _name(form: str, units: list[str]) -> str:
-    """The file's name where none is given. Moodle takes one file for each assignment: they are not to replace each other."""
-    if form == "moodle" and len(units) == 1:
+def _name(form: str, units: list[str], worksheet: bool) -> str:
+    """The file's name where none is given. A worksheet of Moodle is one assignment's: none is to replace another."""
+    if worksheet:
         return f"marks-moodle-{units[0]}.csv"
     return {"csv": "marks.csv", "canvas": "marks-canvas.csv", "moodle": "marks-moodle.csv"}[form]
 

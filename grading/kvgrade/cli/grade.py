@@ -126,7 +126,7 @@ def _grade(args: argparse.Namespace, course: Course, plans: list[Plan], merging:
                     faults[job.key] = outcome.why
     if ahead.is_alive():
         ahead.join()  # else this thread could see modules that are half imported
-    code = int(any(plan.left_out for plan in plans))
+    code = int(any(plan.left_out or plan.without for plan in plans))
     for plan in plans:
         found: dict[str, Result] = {}
         for student, key in keys[plan.unit].items():
@@ -220,7 +220,12 @@ def _summary(args: argparse.Namespace, plan: Plan, found: dict[str, Result], fre
         as_before = len(merged.standing) - len(merged.updated)
         parts.append(f"gradebook: {len(merged.written)} {verb}{updated}, {as_before} as before")
     print(f"{plan.unit}: {', '.join(parts)}")
-    for students, what in ((unreadable, "could not be read"), (noted, "noted in the files of")):
+    failed = [student for student in plan.files if student not in found]
+    for students, what in (
+        (sorted([*plan.without, *failed]), "not graded"),
+        (unreadable, "could not be read"),
+        (noted, "noted in the files of"),
+    ):
         if students:
             print(f"  {what}: {', '.join(map(clean, students[:MOST]))}{_more(students)}")
     if merged and not args.dry_run:

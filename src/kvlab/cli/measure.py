@@ -46,13 +46,17 @@ def execute(options: argparse.Namespace) -> int:
     settings = {"base_url": options.url, "api_key": key, "max_retries": 0}
     client = direct_client(openai.OpenAI, openai, **settings) if direct else openai.OpenAI(**settings)
     try:
-        model = options.model or endpoint.first_model(client)
-        print(f"{options.url}, model {model}, answers of at most {options.tokens} tokens at temperature 0")
+        model, real = (options.model, options.model) if options.model else endpoint.first_model(client)
+        name = model if model == real else f"{model}, for which kvlab's local server runs {real!r}"
+        print(f"{options.url}, model {name}, answers of at most {options.tokens} tokens at temperature 0")
         answers = [endpoint.ask(client, model, prompt, options.tokens) for _ in range(options.repeat)]
     except openai.APIConnectionError as error:
         raise CommandError(
             f"nothing answers at {options.url}: start a server there, or correct the address."
         ) from error
+    except openai.NotFoundError as error:
+        hint = "" if options.url.rstrip("/").endswith("/v1") else f" Try {options.url.rstrip('/')}/v1."
+        raise CommandError(f"{options.url} refused: {str(error)[:200]}.{hint}") from error
     except (openai.APIError, ValueError) as error:
         raise CommandError(f"{options.url} refused: {str(error)[:200]}.") from error
     print(endpoint.report(answers))

@@ -162,7 +162,7 @@ SAMPLING = {
     "frequency_presence_penalty": ("logits − count · f − present · p", "Tokens of the answer get less likely."),
     "processor": ("a function of your own", "Whatever the processor does to the logits."),
     "temperature": (
-        "logits / T; T = 0 keeps the largest only",
+        "(logits − the largest) / T; T = 0 keeps the largest only",
         "Below 1 the distribution gets sharper, above 1 flatter.",
     ),
     "top_k": ("the k largest stay", "All others become −inf."),

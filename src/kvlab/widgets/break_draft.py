@@ -29,7 +29,7 @@ from kvlab.widgets.base import Controls, Explorer, Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUESTION = "Speculative decoding has a mistake: does the text show it, and which test turns red?"
+QUESTION = "Speculative decoding has a mistake: does the text show it, and which test fails?"
 PROMPT = "Once there was a shy girl named Vera. Vera had a"
 NONE = "none"
 DRAFT_FAULTS = (
@@ -145,7 +145,9 @@ def break_draft(model: Llama, draft: Llama, fault: str = NONE) -> Explorer:
     def compute(fault: str) -> Result:
         values = run_draft_fault(model, draft, fault)
         red = [name for name, good in values["checks"].items() if not good]
-        alt = f"Shares of the likeliest continuations, expected and counted; red: {'; '.join(red) or 'none'}."
+        alt = (
+            f"Shares of the likeliest continuations, expected and counted; tests that fail: {'; '.join(red) or 'none'}."
+        )
         return Result(values, draft_fault_table(values), draft_fault_figure(values), alt)
 
     def build() -> Controls:

@@ -21,7 +21,7 @@ from kvlab.widgets.base import Controls, Explorer, Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUESTION = "A cached loop has a mistake: does the text show it, and which check turns red?"
+QUESTION = "A cached loop has a mistake: does the text show it, and which check fails?"
 PROMPT = "Once there was a brave boy named Felix. Felix had a"
 NONE = "none"
 CHOICES = (
@@ -99,7 +99,7 @@ def _compare(model: Llama, fault: str, right: _Reference) -> dict[str, Any]:
         "fault": fault,
         "text_right": right.text,
         "text_wrong": wrong.text,
-        "tokens_right": right.tokens,
+        "tokens_right": list(right.tokens),
         "tokens_wrong": wrong.tokens,
         "first_difference": next((i for i, (a, b) in enumerate(pairs) if a != b), None),
         "checks": checks,
@@ -112,7 +112,7 @@ def fault_figure(values: dict[str, Any]) -> Figure:
     """One bar per step: how far the logits are off when both loops are fed the same tokens."""
     heights = {str(step): value for step, value in enumerate(values["logit_differences"])}
     title = f"fault: {values['fault']}"
-    figure = plots.bars(heights, "step (0 is prefill, then one token each)", "largest |logit difference|", title)
+    figure = plots.bars(heights, "new tokens fed (0: after prefill)", "largest |logit difference|", title)
     axes = figure.axes[0]
     for label in list(axes.texts):
         label.remove()  # too many bars for a number above each

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,11 +15,12 @@ from kvlab.generate import as_tensor, prompt_ids
 from kvlab.model import Llama
 from kvlab.show import Table
 from kvlab.widgets.base import Controls, Explorer, Result
+from kvlab.widgets.words import texts_beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUESTION = "Two texts share pages, and the books have a mistake: whose text changes, and which check turns red?"
+QUESTION = "Two texts share pages, and the books have a mistake: whose text changes, and which check fails?"
 PROMPT = "Once there was a shy girl named Vera. Vera had a"
 NONE = "none"
 PAGE_FAULTS = (NONE, "shared_block_written", "block_not_copied", "shared_block_freed")
@@ -87,23 +89,29 @@ def pages_figure(values: dict[str, Any]) -> Figure:
     return figure
 
 
-def pages_table(values: dict[str, Any]) -> Table:
+def pages_table(values: dict[str, Any], right: dict[str, str] | None = None) -> Table:
+    """Checks and texts; `right`: the texts without a fault, told where they differ."""
     name = values["fault"]
     rows = [(f"check: {check}", "✓ passes" if good else "✗ FAILS") for check, good in values["checks"].items()]
     summary = "no mistake planted" if name == NONE else faults.FAULTS[name].summary
-    notes = tuple(f"{who}: {text!r}" for who, text in values["texts"].items())
+    notes = texts_beside(values["texts"], right or {})
     return Table(f"{name}: {summary}", ("what", "result"), tuple(rows), notes=notes, width=56)
 
 
 def break_pages(model: Llama, prompt: str = PROMPT, n_new: int = 12, fault: str = NONE) -> Explorer:
     """Choose a mistake and see the two texts, their logits and the checks change. `fault` is the one to start with."""
 
+    @lru_cache(maxsize=4)
+    def right(prompt: str) -> dict[str, str]:
+        texts: dict[str, str] = run_pages_fault(model, NONE, prompt, n_new)["texts"]
+        return texts
+
     def compute(fault: str, prompt: str) -> Result:
         values = run_pages_fault(model, fault, prompt, n_new)
         red = sum(not good for good in values["checks"].values())
         return Result(
             values,
-            pages_table(values),
+            pages_table(values, right(prompt)),
             pages_figure(values),
             f"Logit differences of two texts; checks that fail: {red}.",
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,6 +16,7 @@ from kvlab.model import Llama
 from kvlab.providers.rules import cached_prefix_length
 from kvlab.show import Table
 from kvlab.widgets.base import Controls, Explorer, Result
+from kvlab.widgets.words import texts_beside
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -92,7 +94,8 @@ def prefix_figure(values: dict[str, Any]) -> Figure:
     return figure
 
 
-def prefix_table(values: dict[str, Any]) -> Table:
+def prefix_table(values: dict[str, Any], right: dict[str, str] | None = None) -> Table:
+    """Checks, tokens from the cache, and answers; `right`: the answers without a fault, told where they differ."""
     name = values["fault"]
     rows = [(f"check: {check}", "✓ passes" if good else "✗ FAILS") for check, good in values["checks"].items()]
     rows += [
@@ -100,18 +103,23 @@ def prefix_table(values: dict[str, Any]) -> Table:
         for request, found in values["taken"].items()
     ]
     summary = "no mistake planted" if name == NONE else faults.FAULTS[name].summary
-    notes = tuple(f"{who}: {text!r}" for who, text in values["texts"].items())
+    notes = texts_beside(values["texts"], right or {})
     return Table(f"{name}: {summary}", ("what", "result"), tuple(rows), notes=notes, width=60)
 
 
 def break_prefix(model: Llama, fault: str = NONE) -> Explorer:
     """Choose a mistake and see what each request takes from the cache, its logits and the checks change."""
 
+    @cache
+    def right() -> dict[str, str]:
+        texts: dict[str, str] = run_prefix_fault(model, NONE)["texts"]
+        return texts
+
     def compute(fault: str) -> Result:
         values = run_prefix_fault(model, fault)
         red = sum(not good for good in values["checks"].values())
         alt = f"Logit differences of four requests; checks that fail: {red}."
-        return Result(values, prefix_table(values), prefix_figure(values), alt)
+        return Result(values, prefix_table(values, right()), prefix_figure(values), alt)
 
     def build() -> Controls:
         import ipywidgets

@@ -18,7 +18,7 @@ from kvlab.widgets.base import Controls, Explorer, Result
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUESTION = "A stage of the pipeline has a mistake: does the text show it, and which check turns red?"
+QUESTION = "A stage of the pipeline has a mistake: does the text show it, and which check fails?"
 PROMPT = "Once there was a shy girl named Vera. Vera had a"
 NONE = "none"
 SAMPLING_FAULTS = (

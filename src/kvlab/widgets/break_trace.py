@@ -83,7 +83,7 @@ def trace_fault_figure(values: dict[str, Any]) -> Figure:
         axes.get_lines()[-1].set(linestyle="none", marker="o", markersize=13, fillstyle="none", markeredgewidth=2)
         axes.legend()
     axes.set_xticks(places, names, rotation=90, fontsize=7)
-    axes.set_ylim(SHOWN / 2, 2e3)
+    axes.set_ylim(SHOWN / 2, 2e4)  # the ring at the top whole
     return figure
 
 
@@ -101,7 +101,7 @@ def trace_fault_table(values: dict[str, Any]) -> Table:
 
 
 def break_trace(model: Llama, prompt: str = PROMPT, n_new: int = 30, fault: str = NONE) -> Explorer:
-    """Choose a mistake and see where the trace turns red. `fault` is the one to start with."""
+    """Choose a mistake and see where the trace leaves the model. `fault` is the one to start with."""
 
     def compute(fault: str, prompt: str) -> Result:
         values = run_trace_fault(model, fault, prompt, n_new)

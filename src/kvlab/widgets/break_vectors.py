@@ -18,7 +18,7 @@ from kvlab.widgets.base import Controls, Explorer, Result, plain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-QUESTION = "A search by vectors has a mistake: does the list of results show it, and which check turns red?"
+QUESTION = "A search by vectors has a mistake: does the list of results show it, and which check fails?"
 QUERY = "Mom washed the window."
 SHELF = (
     "Grandma cleaned the window.",
@@ -63,7 +63,7 @@ def _compare(model: Llama, fault: str, query: str, right: list[tuple[str, float]
         LENGTH: float((scores - longer).abs().max()) <= ATOL,
         CONTEXT: all(float((layer[0] - layer[1]).abs().max()) > ATOL for layer in bank[1:]),
     }
-    return {"fault": fault, "ranking": found, "ranking_right": right, "checks": checks}
+    return {"fault": fault, "ranking": found, "ranking_right": list(right), "checks": checks}
 
 
 def _search(model: Llama, query: str) -> list[tuple[str, float]]:
@@ -88,7 +88,10 @@ def vectors_table(values: dict[str, Any]) -> Table:
     rows += [(f"result {place}", text) for place, (text, _) in enumerate(values["ranking"], 1)]
     same = [text for text, _ in values["ranking"]] == right
     rows.append(
-        ("order of the results", "that of the right search" if same else f"another one; right is first: {right[0]}")
+        (
+            "order of the results",
+            "that of the right search" if same else f"changed; without the fault the first is: {right[0]}",
+        )
     )
     summary = "no mistake planted" if name == NONE else faults.FAULTS[name].summary
     return Table(f"{name}: {summary}", ("what", "result"), tuple(rows), width=56)

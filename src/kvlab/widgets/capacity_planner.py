@@ -96,7 +96,10 @@ def plan_table(values: dict[str, Any]) -> Table:
         ),
         ("time per further token (TPOT), at best about", tpot),
         ("whole answer (E2E), at best about", _ms(values["e2e"])),
-        ("tokens/s of all requests together, at best about", "" if one else f"{values['tokens_per_second']:,.0f}"),
+        (
+            "tokens/s of all requests while they decode, at best about",
+            "" if one else f"{values['tokens_per_second']:,.0f}",
+        ),
         (f"weights at {values['bits']} bits", arithmetic.format_bytes(values["weight_bytes"])),
         ("KV cache of all requests at the end", arithmetic.format_bytes(values["kv_bytes"])),
         ("memory of the GPU without the reserve", arithmetic.format_bytes(values["usable_bytes"])),
@@ -163,4 +166,6 @@ def capacity_planner(
 
 
 def _ms(seconds: float) -> str:
-    return f"{1000 * seconds:,.3g} ms" if seconds < 1 else f"{seconds:,.3g} s"
+    if seconds < 1:
+        return f"{1000 * seconds:,.3g} ms"
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"

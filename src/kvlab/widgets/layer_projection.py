@@ -14,6 +14,7 @@ from kvlab.model import Llama
 from kvlab.show import Table
 from kvlab.validate import whole
 from kvlab.widgets.base import Controls, Explorer, Result, plain
+from kvlab.widgets.start import start_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -141,7 +142,8 @@ def projection_table(view: dict[str, Any]) -> Table:
 
 def layer_projection(model: Llama, layer: int | None = None, own: str = OWN) -> Explorer:
     """Move the layer and write a sentence with the word. It starts after the last block."""
-    start = model.config.n_layers if layer is None else layer
+    last = model.config.n_layers
+    start = last if layer is None else start_value("layer", layer, 0, last)
 
     @lru_cache(maxsize=8)
     def all_layers(own: str) -> torch.Tensor:  # one pass gives them all: moving the layer needs no other

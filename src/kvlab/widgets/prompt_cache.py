@@ -147,7 +147,7 @@ def prompt_cache_table(view: dict[str, Any]) -> Table:
     ]
     rows += [
         (name, *(f"{100 * request[key]:.4f}" for request in view["requests"]))
-        for name, key in (("US cents paid", "paid"), ("US cents without caching", "plain"))
+        for name, key in (("US cents paid, 1 token of answer too", "paid"), ("US cents without caching", "plain"))
     ]
     notes = (
         f"First differing byte: {'none' if parted is None else parted.byte}; {where}",

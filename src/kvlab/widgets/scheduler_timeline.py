@@ -142,7 +142,7 @@ def timeline_table(values: dict[str, Any]) -> Table:
         f"{counted(values['steps'], 'step')}, {counted(values['positions'], 'position')} computed, {values['padding']} of them padding; "
         f"at most {counted(values['most_tokens'], 'token')} in a step{reasons.get(values['policy'], '')}",
         f"TTFT p50 {values['ttft_p50']:.1f} · gap p50 {values['gap_p50']:.2f}, p99 {values['gap_p99']:.2f} · "
-        f"all done at {values['end']:.1f}",
+        f"all done at {values['end']:.1f}; times in units of the counted clock",
     )
     title = f"{values['policy']}, max_seqs {values['max_seqs']}, token budget {values['token_budget']}"
     return Table(title, ("request", "arrival", "TTFT", "longest gap", "done at"), tuple(rows), notes=notes)

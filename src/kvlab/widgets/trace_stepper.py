@@ -179,7 +179,8 @@ def _rows(model: Llama, trace: Trace, stage: Stage, matrix: np.ndarray | None) -
 
 def _best(model: Llama, row: np.ndarray) -> list[tuple[str, float]]:
     order = np.argsort(-row, kind="stable")[:BEST]
-    return [(_pieces(model, [int(i)])[0], float(row[i])) for i in order if np.isfinite(row[i]) and row[i] != 0]
+    left = row > 0 if row.min() == 0 else np.isfinite(row)  # probabilities: those above 0; a logit may well be 0
+    return [(_pieces(model, [int(i)])[0], float(row[i])) for i in order if left[i]]
 
 
 def _text(model: Llama, stage: Stage) -> str:
