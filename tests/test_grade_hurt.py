@@ -188,6 +188,15 @@ def test_a_damaged_note_of_a_merge_is_set_aside(merged: Course, data: bytes) -> 
     assert not place.exists() and place.with_suffix(".damaged").read_bytes() == data
 
 
+def test_what_a_killed_merge_had_half_written_goes_with_the_next(merged: Course) -> None:
+    folder = merged.results(UNIT)
+    halves = [folder / ".merging.json.abc.part", folder / ".changes.csv.abc.part"]
+    for half in halves:
+        half.write_bytes(b"[")
+    merge.merge(merged, UNIT, standing_results(merged), say=lambda _: None)
+    assert not any(half.exists() for half in halves)
+
+
 # Commands that read the gradebook
 
 

@@ -199,6 +199,14 @@ def test_importing_plots_imports_no_matplotlib(monkeypatch: pytest.MonkeyPatch) 
     assert result.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.parametrize("values", [{"a": float("inf"), "b": 2.0}, {"a": float("nan"), "b": 2.0}])
+def test_bars_without_a_height_leave_the_ticks_alone(values: dict[str, float]) -> None:
+    figure = plots.bars(values, "name", "height")
+    FigureCanvasAgg(figure).draw()
+    labels = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert len(set(labels)) == len(labels)
+
+
 TOKENIZERS = ("the course's primer", "SmolLM2", "cl100k_base", "o200k_base", "Llama 3", "DeepSeek V3", "Mistral Tekken")
 
 

@@ -1,5 +1,7 @@
 """The widgets of notebook 07: principal axes against numpy, what the points are, and faults in a search by vectors."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -92,6 +94,23 @@ def test_projection_widget_shows_what_the_plain_function_returns(primer: Llama) 
     assert shown.values["layer"] == 0 and "all are equal" in shown.table
     shown.controls["own"].value = "no such word"
     assert "does not hold the word" in shown.message and shown.values["layer"] == 0
+
+
+@pytest.mark.parametrize("layer", [-1, 99, 2.5, "3", True])
+def test_a_layer_to_start_with_must_lie_on_the_slider(primer: Llama, layer: Any) -> None:
+    with pytest.raises(ValueError, match="layer must be"):
+        widgets.layer_projection(primer, layer=layer)
+
+
+@pytest.mark.parametrize(
+    ("make", "key"), [(widgets.break_it, "tokens_right"), (widgets.break_vectors, "ranking_right")]
+)
+def test_who_changes_the_values_changes_no_later_figure(primer: Llama, make: Any, key: str) -> None:
+    shown = make(primer)
+    right = list(shown.values[key])
+    shown.values[key].reverse()
+    shown.controls["fault"].value = shown.controls["fault"].options[1]
+    assert shown.values[key] == right
 
 
 EXPECTED = {"none": None, "padding_pooled": ALONE, "dot_for_cosine": LENGTH, "rows_for_hidden_states": CONTEXT}

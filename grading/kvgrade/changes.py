@@ -104,6 +104,9 @@ def done(folder: Path, changes: Sequence[Change]) -> None:
     if changes:
         results.write_atomic(folder / CHANGES, _csv(changes).encode())
     (folder / MERGING).unlink(missing_ok=True)
+    for name in (MERGING, CHANGES):
+        for half in folder.glob(f".{name}.*.part"):  # of a merge that was killed while it wrote
+            half.unlink(missing_ok=True)
 
 
 def _csv(changes: Sequence[Change]) -> str:

@@ -70,7 +70,7 @@ FAULTS = (
     Fault(
         "wrong_quiz_key",
         QUIZ,
-        "Right",
+        "expected to have text",
         "read = quiz.read\n"
         "def turned(path):\n"
         "    questions = read(path)\n"
