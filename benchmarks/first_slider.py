@@ -29,10 +29,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 ADDRESS = re.compile(r"(http://(?:127\.0\.0\.1|localhost):\d+)/lab[^ ?]*\?token=(\w+)")
 LOOK_SECONDS = 0.2
-# What this session has and a new machine has not.
+# What may stand in this environment, and not in that of a new machine.
 ABSENT = (
     *("PYTHONPATH", "VIRTUAL_ENV", "JUPYTER_TOKEN", "KVLAB_NOTEBOOKS", "KVLAB_STRICT", "NBGRADER_EXECUTION"),
-    *("MAKELEVEL", "MAKEFLAGS", "MFLAGS"),  # a make that was started by a make says more, and takes its variables
+    *(
+        "MAKELEVEL",
+        "MAKEFLAGS",
+        "MFLAGS",
+        "VENV",
+    ),  # a make that was started by a make says more, and takes its variables
 )
 
 

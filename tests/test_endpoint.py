@@ -57,6 +57,9 @@ def test_the_command_times_the_local_server(capsys: pytest.CaptureFixture) -> No
         assert main(["measure", f"{server.url}/v1", "--tokens", "6", "--repeat", "3"]) == 0
         printed = capsys.readouterr().out
         assert printed.count("\n") == 6 and "median: ttft" in printed
+        assert f"for which kvlab's local server runs {server.model_name!r}" in printed
+        assert main(["measure", server.url]) == 2
+        assert f"Try {server.url}/v1." in capsys.readouterr().err
         assert main(["measure", f"{server.url}/v1", "--model", "nothing"]) == 2
         assert "refused" in capsys.readouterr().err
 

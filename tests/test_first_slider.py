@@ -34,10 +34,11 @@ def clone(folder: Path, *commands: str) -> Path:
 def test_make_lab_gives_the_address_and_is_ended(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/somewhere")
+    for name in ("PYTHONPATH", "VENV"):
+        monkeypatch.setenv(name, "/somewhere")
     path = clone(
         tmp_path,
-        'mkdir .venv; touch .venv/.installed-1-base; echo "$$PYTHONPATH;$$PIP_CACHE_DIR;$(PIP_ARGS);$(LAB_ARGS)" > seen',
+        'mkdir .venv; touch .venv/.installed-1-base; echo "$$PYTHONPATH$$VENV;$$PIP_CACHE_DIR;$(PIP_ARGS);$(LAB_ARGS)" > seen',
         "sleep 1; echo 'http://127.0.0.1:81/lab/tree/00_start.ipynb?token=ab12'; sleep 600 & echo $$! > pid; wait",
     )
     with script.make_lab(path, "--one --two", LIMIT, script.Steps()) as lab:

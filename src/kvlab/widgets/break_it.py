@@ -48,7 +48,13 @@ def run_fault(model: Llama, fault: str, prompt: str = PROMPT, n_new: int = 40) -
     first_difference (index of a new token, None when all are equal), checks {name: passed}, logit_differences (largest
     |difference| after prefill and after each decode step, both fed the right tokens), and max_logit_difference.
     """
+    _known(fault)
     return _compare(model, fault, _reference(model, prompt, n_new))
+
+
+def _known(fault: str) -> None:
+    if fault != NONE and fault not in faults.FAULTS:
+        raise ValueError(f"there is no fault '{fault}': choose one of {', '.join(CHOICES)}")
 
 
 @dataclass(frozen=True)
@@ -76,8 +82,6 @@ def _reference(model: Llama, prompt: str, n_new: int) -> _Reference:
 @torch.no_grad()
 def _compare(model: Llama, fault: str, right: _Reference) -> dict[str, Any]:
     """What `run_fault` returns, from the loop without a mistake."""
-    if fault != NONE and fault not in faults.FAULTS:
-        raise ValueError(f"there is no fault '{fault}': choose one of {', '.join(CHOICES)}")
     sequence = [*right.ids, *right.tokens]
     with _planted(fault):
         held = _cache(model, len(right.ids) + right.n_new + 1)
@@ -145,6 +149,7 @@ def fault_table(model: Llama, values: dict[str, Any]) -> Table:
 
 def break_it(model: Llama, prompt: str = PROMPT, n_new: int = 40, fault: str = NONE) -> Explorer:
     """Choose a mistake and see the text, the logits and the checks change. `fault` is the one to start with."""
+    _known(fault)
 
     @lru_cache(maxsize=4)
     def reference(prompt: str) -> _Reference:  # it is the same whatever the fault

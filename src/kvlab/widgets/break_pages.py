@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -89,12 +90,12 @@ def pages_figure(values: dict[str, Any]) -> Figure:
     return figure
 
 
-def pages_table(values: dict[str, Any], right: dict[str, str] | None = None) -> Table:
+def pages_table(values: dict[str, Any], right: Mapping[str, str]) -> Table:
     """Checks and texts; `right`: the texts without a fault, told where they differ."""
     name = values["fault"]
     rows = [(f"check: {check}", "✓ passes" if good else "✗ FAILS") for check, good in values["checks"].items()]
     summary = "no mistake planted" if name == NONE else faults.FAULTS[name].summary
-    notes = texts_beside(values["texts"], right or {})
+    notes = texts_beside(values["texts"], right)
     return Table(f"{name}: {summary}", ("what", "result"), tuple(rows), notes=notes, width=56)
 
 
@@ -111,7 +112,7 @@ def break_pages(model: Llama, prompt: str = PROMPT, n_new: int = 12, fault: str 
         red = sum(not good for good in values["checks"].values())
         return Result(
             values,
-            pages_table(values, right(prompt)),
+            pages_table(values, {} if fault == NONE else right(prompt)),
             pages_figure(values),
             f"Logit differences of two texts; checks that fail: {red}.",
         )

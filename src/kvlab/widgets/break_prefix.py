@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -94,7 +95,7 @@ def prefix_figure(values: dict[str, Any]) -> Figure:
     return figure
 
 
-def prefix_table(values: dict[str, Any], right: dict[str, str] | None = None) -> Table:
+def prefix_table(values: dict[str, Any], right: Mapping[str, str]) -> Table:
     """Checks, tokens from the cache, and answers; `right`: the answers without a fault, told where they differ."""
     name = values["fault"]
     rows = [(f"check: {check}", "✓ passes" if good else "✗ FAILS") for check, good in values["checks"].items()]
@@ -103,7 +104,7 @@ def prefix_table(values: dict[str, Any], right: dict[str, str] | None = None) ->
         for request, found in values["taken"].items()
     ]
     summary = "no mistake planted" if name == NONE else faults.FAULTS[name].summary
-    notes = texts_beside(values["texts"], right or {})
+    notes = texts_beside(values["texts"], right)
     return Table(f"{name}: {summary}", ("what", "result"), tuple(rows), notes=notes, width=60)
 
 
@@ -119,7 +120,7 @@ def break_prefix(model: Llama, fault: str = NONE) -> Explorer:
         values = run_prefix_fault(model, fault)
         red = sum(not good for good in values["checks"].values())
         alt = f"Logit differences of four requests; checks that fail: {red}."
-        return Result(values, prefix_table(values, right()), prefix_figure(values), alt)
+        return Result(values, prefix_table(values, {} if fault == NONE else right()), prefix_figure(values), alt)
 
     def build() -> Controls:
         import ipywidgets

@@ -43,13 +43,17 @@ def run_vector_fault(model: Llama, fault: str, query: str = QUERY) -> dict[str, 
     fault: one of VECTOR_FAULTS; it ends with the call. Returns fault, ranking [(text, score)] best first, ranking_right
     (without the fault) and checks {name: passed}. An unknown fault or an empty query raises ValueError.
     """
+    _known(fault)
     return _compare(model, fault, query, _search(model, query))
+
+
+def _known(fault: str) -> None:
+    if fault not in VECTOR_FAULTS:
+        raise ValueError(f"there is no vector fault '{fault}': choose one of {', '.join(VECTOR_FAULTS)}")
 
 
 def _compare(model: Llama, fault: str, query: str, right: list[tuple[str, float]]) -> dict[str, Any]:
     """What `run_vector_fault` returns, from the search without a mistake."""
-    if fault not in VECTOR_FAULTS:
-        raise ValueError(f"there is no vector fault '{fault}': choose one of {', '.join(VECTOR_FAULTS)}")
     with nullcontext() if fault == NONE else faults.plant(fault):
         found = _search(model, query)
         batch = hidden_states(model, SHELF, pooling="mean")
@@ -99,6 +103,7 @@ def vectors_table(values: dict[str, Any]) -> Table:
 
 def break_vectors(model: Llama, query: str = QUERY, fault: str = NONE) -> Explorer:
     """Choose a mistake, write a query, and see the results and the checks change. `fault` is the one to start with."""
+    _known(fault)
 
     @lru_cache(maxsize=4)
     def right(query: str) -> list[tuple[str, float]]:  # it is the same whatever the fault
